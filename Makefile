@@ -1,0 +1,131 @@
+# hutch: thin, dependency-free build. One static library per folder of src/,
+# linked into the programs of src/bin/. `make B=dir` builds somewhere else.
+#
+#   make            build/{hutchd,hutch,hutch-spawn,hutch-agent,hutch-untar}
+#   make SAN=address,undefined B=build-asan    the same with sanitizers
+#   make COV=1 B=build-cov                     with coverage
+#   make CC=clang
+
+B ?= build
+CC ?= gcc
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+VERSION := 0.1.0
+
+WARN := -Wall -Wextra -Wno-format-truncation -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2 -Wimplicit-fallthrough
+HARD := -fstack-protector-strong -fPIE -fcf-protection -D_FORTIFY_SOURCE=3
+CFLAGS ?= -O2 -g
+CPPFLAGS += -D_GNU_SOURCE -DHUTCH_VERSION='"$(VERSION)"' -Isrc -I$(B)/gen
+ALL_CFLAGS := -std=gnu17 $(WARN) $(CFLAGS)
+ifdef WERROR
+ALL_CFLAGS += -Werror
+endif
+LDFLAGS += -pie -Wl,-z,relro,-z,now
+ifdef SAN
+ALL_CFLAGS += -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
+LDFLAGS += -fsanitize=$(SAN)
+HARD := -fPIE
+endif
+ifdef COV
+ALL_CFLAGS += --coverage
+LDFLAGS += --coverage
+HARD := -fPIE
+endif
+
+# ---- libraries: folder -> objects -------------------------------------------------------------------------------
+# Folders whose code also goes into the static programs (agent, spawner) are built a second time with musl.
+HOST_DIRS   := base crypto wire json loop http store spawn backend image core api cli
+STATIC_DIRS := base wire jail spawn guest
+
+host_src = $(filter-out src/spawn/server%.c src/spawn/op_%.c,$(shell find src/$(1) -name '*.c' 2>/dev/null))
+host_obj = $(patsubst src/%.c,$(B)/obj/%.o,$(call host_src,$(1)))
+stat_src = $(filter-out src/spawn/client%.c,$(shell find src/$(1) -name '*.c' 2>/dev/null))
+stat_obj = $(patsubst src/%.c,$(B)/sobj/%.o,$(call stat_src,$(1)))
+
+define host_lib
+$(B)/lib$(1).a: $(call host_obj,$(1))
+	@rm -f $$@
+	@ar rcs $$@ $$^
+endef
+define stat_lib
+$(B)/libs$(1).a: $(call stat_obj,$(1))
+	@rm -f $$@
+	@ar rcs $$@ $$^
+endef
+$(foreach d,$(HOST_DIRS),$(eval $(call host_lib,$(d))))
+$(foreach d,$(STATIC_DIRS),$(eval $(call stat_lib,$(d))))
+
+PC_event   := -levent_core -levent_pthreads -levent_extra
+PC_daemon  := $(PC_event) -ljansson -lsqlite3 -lcrypto -lz -lpthread
+host_libs   = $(patsubst %,$(B)/lib%.a,$(1))
+
+PROGRAMS := hutchd hutch hutch-spawn hutch-agent hutch-untar
+.PHONY: all deps demo test unit e2e bench lint fuzz install clean
+all: $(PROGRAMS:%=$(B)/%)
+
+$(B)/obj/%.o: src/%.c Makefile
+	@mkdir -p $(@D)
+	@echo "  CC     $<"
+	@$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(HARD) -MMD -MP -c $< -o $@
+
+# The static programs: musl, no sanitizer, no PIE tables to relocate at start.
+SCC := musl-gcc
+$(B)/sobj/%.o: src/%.c Makefile
+	@mkdir -p $(@D)
+	@echo "  SCC    $<"
+	@$(SCC) $(CPPFLAGS) -std=gnu17 $(WARN) -O2 -g $(if $(WERROR),-Werror) -fstack-protector-strong -idirafter /usr/include -idirafter /usr/include/x86_64-linux-gnu -MMD -MP -c $< -o $@
+
+-include $(shell find $(B) -name '*.d' 2>/dev/null)
+
+$(B)/hutchd: $(B)/obj/bin/hutchd.o $(call host_libs,api core image backend spawn store http json loop wire crypto base)
+	@echo "  LINK   $@"
+	@$(CC) $(LDFLAGS) -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(PC_daemon)
+$(B)/hutch: $(B)/obj/bin/hutch.o $(call host_libs,cli http json loop base)
+	@echo "  LINK   $@"
+	@$(CC) $(LDFLAGS) -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(PC_event) -ljansson -lz -lpthread
+$(B)/hutch-untar: $(B)/obj/bin/hutch-untar.o $(call host_libs,image base)
+	@echo "  LINK   $@"
+	@$(CC) $(LDFLAGS) -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -larchive -ljansson
+$(B)/hutch-spawn: $(B)/sobj/bin/hutch-spawn.o $(patsubst %,$(B)/libs%.a,spawn jail wire base)
+	@echo "  LINK   $@"
+	@$(SCC) -static -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group
+$(B)/hutch-agent: $(B)/sobj/bin/hutch-agent.o $(patsubst %,$(B)/libs%.a,guest wire base)
+	@echo "  LINK   $@"
+	@$(SCC) -static -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group
+
+# ---- unit tests: tests/unit/<folder>/test_*.c, each a program -----------------------------------------------------
+UNIT_SRC := $(sort $(wildcard tests/unit/*/test_*.c))
+UNIT     := $(patsubst tests/unit/%.c,$(B)/unit/%,$(UNIT_SRC))
+UNIT_LIBS_base := base
+UNIT_LIBS_wire := wire base
+UNIT_LIBS_json := json base
+UNIT_LIBS_http := http json loop base
+UNIT_LIBS_loop := loop base
+UNIT_LIBS_store := store loop base
+UNIT_LIBS_image := image json base
+UNIT_LIBS_backend := backend spawn json loop wire base
+UNIT_LIBS_core := core backend image spawn store json loop wire crypto base
+UNIT_LIBS_api := api core backend image spawn store http json loop wire crypto base
+UNIT_LIBS_guest := wire base
+UNIT_LIBS_jail := wire base
+UNIT_LIBS_spawn := wire loop base
+UNIT_LIBS_cli := cli http json loop base
+UNIT_LIBS_crypto := crypto base
+UNIT_SYS := $(PC_daemon) -larchive
+# Code that only exists in the static programs is compiled for the host too when a test wants it.
+UNIT_OBJ_guest = $(patsubst src/%.c,$(B)/obj/%.o,$(filter-out src/guest/main.c,$(wildcard src/guest/*.c)))
+UNIT_OBJ_jail  = $(patsubst src/%.c,$(B)/obj/%.o,$(wildcard src/jail/*.c))
+UNIT_OBJ_spawn = $(patsubst src/%.c,$(B)/obj/%.o,$(wildcard src/spawn/*.c)) $(UNIT_OBJ_jail)
+
+.SECONDEXPANSION:
+$(B)/unit/%: tests/unit/%.c tests/test.h Makefile $$(addprefix $(B)/lib,$$(addsuffix .a,$$(UNIT_LIBS_$$(firstword $$(subst /, ,$$*))))) $$(UNIT_OBJ_$$(firstword $$(subst /, ,$$*)))
+	@mkdir -p $(@D)
+	@echo "  TEST   $<"
+	@$(CC) $(CPPFLAGS) -Itests $(ALL_CFLAGS) $(HARD) $(LDFLAGS) -MMD -MP -MF $@.d -MT $@ -o $@ $< $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(UNIT_SYS)
+
+unit: $(UNIT)
+	@tools/run-unit $(UNIT)
+
+clean:
+	rm -rf $(B)

@@ -1,0 +1,98 @@
+/* The closed list of what hutchd may ask of hutch-spawn, the only root code
+ * that runs after start. Requests and replies are fixed-size structs in one
+ * SEQPACKET message each, with file descriptors beside them. Nothing here is a
+ * path or a command: ids are validated against id_ok(), sizes against the
+ * limits below, and every descriptor is checked for its type before use.
+ *
+ * Layout under HUTCH_HOME that the spawner builds paths from (by ids only):
+ *   templates/<tid>/rootfs.ext4      immutable image, lower layer of containers
+ *   boxes/<bid>/upper.ext4           writable layer of a container
+ *   fs/<mib>.ext4                    formatted empty images, copied for new uppers
+ *
+ * The spawner keeps, for every box, the host ends of its channel (and QMP)
+ * sockets; hutchd gets duplicates, again after a restart (SP_ATTACH). */
+#pragma once
+#include "base/err.h"
+#include <stdint.h>
+
+#define SP_VERSION    1
+#define SP_ID         24   /* 21 characters + NUL, padded */
+#define SP_MEM_MIN    64u  /* MiB */
+#define SP_MEM_MAX    (1u << 20)
+#define SP_CPU_MAX    64u
+#define SP_DISK_MAX   (16u << 20) /* MiB */
+#define SP_LIST_MAX   64
+
+enum sp_op {
+    SP_HELLO = 1,      /* -> sp_hello: version, features, uid base, cgroup version */
+    SP_BOX_START,      /* container: sp_box -> fds: pidfd, channel */
+    SP_VM_START,       /* sp_vm + fds in SPF_* order -> fds: pidfd, channel, qmp */
+    SP_ATTACH,         /* sp_id -> sp_info, fds as at start (a dead box: E_GONE with its status) */
+    SP_LIST,           /* sp_page -> sp_listing: live boxes, SP_LIST_MAX at a time */
+    SP_KILL,           /* sp_id: SIGKILL everything of the box; the exit event follows */
+    SP_REMOVE,         /* sp_id: kill if alive, wait for the end, remove cgroups, upper image, boxes/<bid>; idempotent */
+    SP_FREEZE, SP_THAW,/* sp_id: freezer */
+    SP_LIMITS,         /* sp_limits: change cpu/memory/pids of a live box */
+    SP_STAT,           /* sp_id -> sp_stat: cgroup accounting */
+    SP_TEMPLATE_DROP,  /* sp_id: forget the template's cached mount (before deletion) */
+    SP_PACK,           /* sp_pack + fd: tar stream on stdin -> templates/<tid>.tmp/rootfs.ext4, in a jail; fd: progress pipe (text lines), then the exit event */
+    SP_TOOL,           /* sp_tool: run one of the fixed programs of share/ (mmdebstrap, kernel) -> fds: stdout pipe, stderr pipe; exit event */
+    SP_SHUTDOWN,       /* kill every box and exit */
+    SP_OP_MAX
+};
+
+enum sp_cgroup { SP_CG_V1 = 1, SP_CG_V2 = 2 };
+
+struct sp_id { char id[SP_ID]; };
+
+struct sp_limit { uint32_t memory_mib, cpu_millis /* 1000 = one core */, pids_max, pad; };
+
+struct sp_box {
+    char id[SP_ID];
+    char template_id[SP_ID];
+    struct sp_limit limit;
+    uint32_t disk_mib;
+    uint32_t inodes;      /* 0: from disk size */
+    char hostname[64];
+};
+
+/* Descriptors of SP_VM_START, in this order; absent ones are left out and not flagged in `have`. */
+enum sp_vm_fd { SPF_RAM, SPF_STATE, SPF_DISK_TOP /* qcow2, rw */, SPF_DISK_MID /* qcow2, ro */, SPF_DISK_BASE /* raw, ro */, SPF_KERNEL, SPF_INITRD, SPF_MAX };
+enum { SP_ACCEL_TCG = 1, SP_ACCEL_KVM = 2 };
+struct sp_vm {
+    char id[SP_ID];
+    struct sp_limit limit;   /* of the QEMU process: the spawner adds the emulator's own overhead to memory */
+    uint32_t ram_mib, vcpus;
+    uint32_t accel;          /* SP_ACCEL_* */
+    uint32_t have;           /* bit set over sp_vm_fd */
+    uint32_t incoming;       /* 1: -incoming defer and a private mapping of RAM; 0: boot kernel+initrd with RAM shared */
+    uint32_t tsc_khz;        /* TCG boot: tsc_early_khz */
+    uint32_t net;            /* 0: no NIC */
+    uint32_t low_priority;   /* start niced (pool refill); lifted with SP_LIMITS */
+};
+
+enum sp_kind { SP_KIND_BOX = 1, SP_KIND_VM, SP_KIND_PACK, SP_KIND_TOOL };
+struct sp_info { char id[SP_ID]; uint32_t kind; int32_t alive; uint32_t uid_base; int32_t pid; uint64_t started_mono_ns; };
+struct sp_page { char after[SP_ID]; };
+struct sp_listing { uint32_t n; uint32_t more; struct sp_info item[SP_LIST_MAX]; };
+struct sp_limits { char id[SP_ID]; struct sp_limit limit; uint32_t raise_priority, pad; };
+struct sp_stat { uint64_t cpu_ns, mem_bytes, mem_cache, mem_peak, oom_kills, nproc, disk_used, disk_bytes; };
+struct sp_pack { char template_id[SP_ID]; uint32_t size_mib; uint32_t slack_mib; /* free space left after shrinking */ };
+enum sp_tool_kind { SP_TOOL_BOOTSTRAP = 1 /* stdout: tar of the tree */, SP_TOOL_KERNEL /* writes kernel/<version>/ */ };
+struct sp_tool { char id[SP_ID]; uint32_t kind; uint32_t pad; char variant[32]; /* recipe name, name_ok() */ };
+struct sp_hello { uint32_t version, cgroup; uint64_t uid_base; uint32_t features, pad; char note[160]; };
+
+struct sp_req {
+    uint32_t version, op;
+    uint64_t seq; /* echoed; 0 is for events */
+    union { struct sp_id id; struct sp_box box; struct sp_vm vm; struct sp_page page; struct sp_limits limits; struct sp_pack pack; struct sp_tool tool; } u;
+};
+
+struct sp_exit { char id[SP_ID]; uint32_t kind; int32_t code; /* exit status or signal */ int32_t signaled; uint32_t oom_kills; };
+
+struct sp_rep {
+    uint64_t seq;     /* 0: event, u.exit is set */
+    int32_t rc, pad;  /* 0 or -1 with err */
+    struct err err;
+    union { struct sp_hello hello; struct sp_info info; struct sp_listing listing; struct sp_stat stat; struct sp_exit exit; } u;
+};

@@ -1,0 +1,90 @@
+/* A unit test program is a list of TEST(group, behaviour) bodies and one
+ * TEST_MAIN. Each test runs in a forked child with a time limit, so a crash or
+ * hang fails one test and not the rest. Output is TAP. */
+#pragma once
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct test { const char *name; void (*fn)(void); struct test *next; };
+static struct test *test_first, **test_last = &test_first;
+
+#define TEST(group, behaviour)                                                                                         \
+    static void t_##group##_##behaviour(void);                                                                         \
+    __attribute__((constructor)) static void r_##group##_##behaviour(void)                                             \
+    {                                                                                                                  \
+        static struct test t = {#group "." #behaviour, t_##group##_##behaviour, NULL};                                 \
+        *test_last = &t;                                                                                               \
+        test_last = &t.next;                                                                                           \
+    }                                                                                                                  \
+    static void t_##group##_##behaviour(void)
+
+#define CHECK(cond)                                                                                                    \
+    do {                                                                                                               \
+        if (!(cond)) {                                                                                                 \
+            printf("# %s:%d: CHECK(%s)\n", __FILE__, __LINE__, #cond);                                                 \
+            fflush(stdout);                                                                                            \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+#define CHECK_INT(a, b)                                                                                                \
+    do {                                                                                                               \
+        long long va_ = (long long)(a), vb_ = (long long)(b);                                                          \
+        if (va_ != vb_) {                                                                                              \
+            printf("# %s:%d: %s = %lld, want %lld\n", __FILE__, __LINE__, #a, va_, vb_);                               \
+            fflush(stdout);                                                                                            \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+#define CHECK_STR(a, b)                                                                                                \
+    do {                                                                                                               \
+        const char *va_ = (a), *vb_ = (b);                                                                             \
+        if (!va_ || !vb_ || strcmp(va_, vb_)) {                                                                        \
+            printf("# %s:%d: %s = \"%s\", want \"%s\"\n", __FILE__, __LINE__, #a, va_ ? va_ : "(null)", vb_ ? vb_ : "(null)"); \
+            fflush(stdout);                                                                                            \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+#define SKIP(why)                                                                                                      \
+    do {                                                                                                               \
+        printf("# SKIP %s\n", why);                                                                                    \
+        fflush(stdout);                                                                                                \
+        exit(77);                                                                                                      \
+    } while (0)
+
+#ifndef TEST_SECONDS
+#define TEST_SECONDS 60
+#endif
+
+static inline int test_main(int argc, char **argv)
+{
+    int n = 0, failed = 0;
+    for (struct test *t = test_first; t; t = t->next) {
+        if (argc > 1 && !strstr(t->name, argv[1]))
+            continue;
+        n++;
+        fflush(stdout);
+        pid_t pid = fork();
+        if (!pid) {
+            alarm(TEST_SECONDS);
+            t->fn();
+            fflush(stdout);
+            exit(0); /* runs the leak checker */
+        }
+        int st = 0;
+        waitpid(pid, &st, 0);
+        int skip = WIFEXITED(st) && WEXITSTATUS(st) == 77, ok = skip || (WIFEXITED(st) && !WEXITSTATUS(st));
+        failed += !ok;
+        printf("%s %d - %s%s\n", ok ? "ok" : "not ok", n, t->name, skip ? " # SKIP" : "");
+        if (!ok && WIFSIGNALED(st))
+            printf("# signal %d\n", WTERMSIG(st));
+    }
+    printf("1..%d\n", n);
+    return failed ? 1 : 0;
+}
+#define TEST_MAIN                                                                                                      \
+    int main(int argc, char **argv) { return test_main(argc, argv); }
