@@ -57,7 +57,7 @@ $(foreach d,$(HOST_DIRS),$(eval $(call host_lib,$(d))))
 $(foreach d,$(STATIC_DIRS),$(eval $(call stat_lib,$(d))))
 
 PC_event   := -levent_core -levent_pthreads -levent_extra
-PC_daemon  := $(PC_event) -ljansson -lsqlite3 -lcrypto -lz -lpthread
+PC_daemon  := $(PC_event) -larchive -ljansson -lsqlite3 -lcrypto -lz -lm -lpthread
 host_libs   = $(patsubst %,$(B)/lib%.a,$(1))
 
 PROGRAMS := hutchd hutch hutch-spawn hutch-agent hutch-untar
@@ -83,10 +83,10 @@ $(B)/hutchd: $(B)/obj/bin/hutchd.o $(call host_libs,api core image backend spawn
 	@$(CC) $(LDFLAGS) -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(PC_daemon)
 $(B)/hutch: $(B)/obj/bin/hutch.o $(call host_libs,cli http json loop base)
 	@echo "  LINK   $@"
-	@$(CC) $(LDFLAGS) -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(PC_event) -ljansson -lz -lpthread
-$(B)/hutch-untar: $(B)/obj/bin/hutch-untar.o $(call host_libs,image base)
+	@$(CC) $(LDFLAGS) -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(PC_event) -ljansson -lz -lm -lpthread
+$(B)/hutch-untar: $(B)/obj/bin/hutch-untar.o $(call host_libs,image json crypto base)
 	@echo "  LINK   $@"
-	@$(CC) $(LDFLAGS) -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -larchive -ljansson
+	@$(CC) $(LDFLAGS) -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -larchive -ljansson -lcrypto -lm
 $(B)/hutch-spawn: $(B)/sobj/bin/hutch-spawn.o $(patsubst %,$(B)/libs%.a,spawn jail wire base)
 	@echo "  LINK   $@"
 	@$(SCC) -static -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group
@@ -103,8 +103,8 @@ UNIT_LIBS_json := json base
 UNIT_LIBS_http := http json loop base
 UNIT_LIBS_loop := loop base
 UNIT_LIBS_store := store loop base
-UNIT_LIBS_image := image json base
-UNIT_LIBS_backend := backend spawn json loop wire base
+UNIT_LIBS_image := image json crypto base
+UNIT_LIBS_backend := backend spawn json loop wire crypto base
 UNIT_LIBS_core := core backend image spawn store json loop wire crypto base
 UNIT_LIBS_api := api core backend image spawn store http json loop wire crypto base
 UNIT_LIBS_guest := wire base

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 struct buf { char *p; size_t n, cap; }; /* zero-initialised is empty; p is NUL-terminated after any put */
 

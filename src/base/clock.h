@@ -22,3 +22,13 @@ static inline void clock_rfc3339(int64_t wall_ns, char out[32])
     (void)snprintf(out, 32, "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", (tm.tm_year + 1900) % 10000, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour,
                    tm.tm_min, tm.tm_sec, (int)(wall_ns % NS_PER_S / NS_PER_MS));
 }
+/* The same form back; 0 if it is not one. */
+static inline int64_t clock_parse_rfc3339(const char *s)
+{
+    struct tm tm = {0};
+    int ms = 0;
+    if (sscanf(s, "%4d-%2d-%2dT%2d:%2d:%2d.%3dZ", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &tm.tm_hour, &tm.tm_min, &tm.tm_sec, &ms) < 6)
+        return 0;
+    tm.tm_year -= 1900, tm.tm_mon -= 1;
+    return (int64_t)timegm(&tm) * NS_PER_S + ms * NS_PER_MS;
+}

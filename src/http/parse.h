@@ -45,7 +45,6 @@ struct http_head {
 
 enum { HTTP_ALLOW_ABSOLUTE = 1, HTTP_ALLOW_CONNECT = 2, HTTP_NO_BODY = 4 /* response to HEAD: framing is NONE */ };
 
-struct http_span { uint32_t off, len; };
 struct http_parser {
     enum http_kind kind;
     unsigned flags;
@@ -54,10 +53,8 @@ struct http_parser {
     uint32_t line;      /* where the unfinished line starts */
     uint32_t nlines;    /* finished lines, the start line included */
     bool skipped;       /* one empty line before the start line */
-    uint32_t nfields;
-    struct { struct http_span name, value; } *span;
     struct http_head head;
-    int status;         /* after HTTP_PARSE_ERROR: 400, 414, 431, 501, 505 */
+    int status;         /* after HTTP_PARSE_ERROR: 400, 414, 417, 431, 501, 505 */
     const char *why;
 };
 

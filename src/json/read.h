@@ -15,7 +15,7 @@
 #define JSON_DEPTH_MAX 32
 
 struct json;
-enum json_type { JSON_NONE /* NULL view */, JSON_NIL, JSON_BOOL, JSON_INT, JSON_REAL, JSON_STR, JSON_ARR, JSON_OBJ };
+enum json_type { JSON_NONE /* NULL view */, JSON_NIL, JSON_BOOL, JSON_INT, JSON_FLOAT, JSON_STR, JSON_ARR, JSON_OBJ };
 
 struct json *json_parse(const char *p, size_t n, struct err *e);
 struct json *json_parse_obj(const char *p, size_t n, struct err *e); /* the root must be an object */

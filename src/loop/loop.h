@@ -28,9 +28,9 @@ void loop_post(struct loop *l, void (*fn)(void *), void *arg);
 /* Room for libevent's struct event; loop.c asserts that it fits. */
 struct loop_event { uint64_t room[16]; };
 
-struct timer { struct loop *loop; void (*fn)(void *); void *arg; bool armed; struct loop_event ev; };
+struct timer { struct loop *loop; void (*fn)(void *); void *arg; int64_t at; bool armed; struct loop_event ev; };
 void timer_init(struct timer *t, struct loop *l, void (*fn)(void *), void *arg);
-void timer_arm(struct timer *t, int64_t ns_from_now); /* one shot; replaces an earlier arming */
+void timer_arm(struct timer *t, int64_t ns_from_now); /* one shot, never early; replaces an earlier arming */
 void timer_stop(struct timer *t);                     /* safe on a zeroed or stopped timer */
 
 enum { IO_READ = 1, IO_WRITE = 2 };

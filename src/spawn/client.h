@@ -33,8 +33,8 @@ int spawn_call(struct spawn_client *c, const struct sp_req *q, const int *fds, i
 
 /* ---- blocking, for tests and tools; no loop ------------------------------------------------------------------ */
 int spawn_connect(const char *path, struct err *e); /* -> socket fd */
-/* One request, one answer; exit events that arrive meanwhile go to `ev` (may be NULL, then dropped; *nev counts up
- * to evmax). `ret_fds` receives up to *ret_nfds descriptors, now the caller's. 0, or -1 + e (a refusal of the
+/* One request, one answer; exit events that arrive meanwhile go to `ev` (may be NULL, then
+ * dropped). `ret_fds` receives up to *ret_nfds descriptors, now the caller's. 0, or -1 + e (a refusal of the
  * spawner is -1 with its err). */
 struct spawn_events { struct sp_exit item[64]; int n; };
 int spawn_call_sync(int sock, const struct sp_req *q, const int *fds, int nfds, struct sp_rep *ret, int *ret_fds, int *ret_nfds,

@@ -25,9 +25,9 @@
 
 enum sp_op {
     SP_HELLO = 1,      /* -> sp_hello: version, features, uid base, cgroup version */
-    SP_BOX_START,      /* container: sp_box -> fds: pidfd, channel */
-    SP_VM_START,       /* sp_vm + fds in SPF_* order -> fds: pidfd, channel, qmp */
-    SP_ATTACH,         /* sp_id -> sp_info, fds as at start (a dead box: E_GONE with its status) */
+    SP_BOX_START,      /* container: sp_box -> sp_info, fds: pidfd, channel */
+    SP_VM_START,       /* sp_vm + fds in SPF_* order -> sp_info, fds: pidfd, channel, qmp */
+    SP_ATTACH,         /* sp_id -> sp_info, fds as at start (a dead box: E_GONE with its status in u.exit) */
     SP_LIST,           /* sp_page -> sp_listing: live boxes, SP_LIST_MAX at a time */
     SP_KILL,           /* sp_id: SIGKILL everything of the box; the exit event follows */
     SP_REMOVE,         /* sp_id: kill if alive, wait for the end, remove cgroups, upper image, boxes/<bid>; idempotent */
@@ -35,13 +35,16 @@ enum sp_op {
     SP_LIMITS,         /* sp_limits: change cpu/memory/pids of a live box */
     SP_STAT,           /* sp_id -> sp_stat: cgroup accounting */
     SP_TEMPLATE_DROP,  /* sp_id: forget the template's cached mount (before deletion) */
-    SP_PACK,           /* sp_pack + fd: tar stream on stdin -> templates/<tid>.tmp/rootfs.ext4, in a jail; fd: progress pipe (text lines), then the exit event */
+    SP_PACK,           /* sp_pack + fd: tar stream on stdin -> templates/<tid>.tmp/rootfs.ext4, in a jail; fd: progress pipe (text lines), then the exit event (its id is the template's) */
     SP_TOOL,           /* sp_tool: run one of the fixed programs of share/ (mmdebstrap, kernel) -> fds: stdout pipe, stderr pipe; exit event */
     SP_SHUTDOWN,       /* kill every box and exit */
     SP_OP_MAX
 };
 
 enum sp_cgroup { SP_CG_V1 = 1, SP_CG_V2 = 2 };
+enum sp_feature { SP_FEAT_CGROUP2_KILL = 1, SP_FEAT_KVM_NODE = 2 /* /dev/kvm exists; whether it is any good is not known here */ };
+#define SP_VM_OVERHEAD_MIB (128u + 96u) /* translation cache and QEMU itself, added to a VM's memory limit */
+#define SP_VM_STATE_FD     9            /* number of SPF_STATE inside QEMU: {"uri":"fd:9"} */
 
 struct sp_id { char id[SP_ID]; };
 
@@ -77,8 +80,9 @@ struct sp_page { char after[SP_ID]; };
 struct sp_listing { uint32_t n; uint32_t more; struct sp_info item[SP_LIST_MAX]; };
 struct sp_limits { char id[SP_ID]; struct sp_limit limit; uint32_t raise_priority, pad; };
 struct sp_stat { uint64_t cpu_ns, mem_bytes, mem_cache, mem_peak, oom_kills, nproc, disk_used, disk_bytes; };
-struct sp_pack { char template_id[SP_ID]; uint32_t size_mib; uint32_t slack_mib; /* free space left after shrinking */ };
-enum sp_tool_kind { SP_TOOL_BOOTSTRAP = 1 /* stdout: tar of the tree */, SP_TOOL_KERNEL /* writes kernel/<version>/ */ };
+enum { SP_PACK_TAR = 0 /* fd: tar stream */, SP_PACK_IMAGE = 1 /* fd: seekable OCI or docker archive (hutch-untar --image) */ };
+struct sp_pack { char template_id[SP_ID]; uint32_t size_mib; uint32_t slack_mib; /* free space left after shrinking */ uint32_t mode, pad; };
+enum sp_tool_kind { SP_TOOL_BOOTSTRAP = 1 /* stdout: tar of the tree */, SP_TOOL_KERNEL /* share/tools/kernel.sh HOME/kernel */ };
 struct sp_tool { char id[SP_ID]; uint32_t kind; uint32_t pad; char variant[32]; /* recipe name, name_ok() */ };
 struct sp_hello { uint32_t version, cgroup; uint64_t uid_base; uint32_t features, pad; char note[160]; };
 

@@ -58,8 +58,12 @@ enum frame_result frame_next(struct frame_reader *r, const unsigned char *p, siz
         goto bad;
     if (n < FRAME_HEAD + (size_t)len + FRAME_TAIL)
         return FRAME_MORE;
-    if (get_le32(p + FRAME_HEAD + len) != r->epoch)
+    if (get_le32(p + FRAME_HEAD + len) != r->epoch) {
+        /* Skip the torn frame whole: what it carries is a user's data and must not be searched for a sync. The
+         * FRAME_FLUSH zeros that the new host end writes first reach past its end, so the real sync lies behind. */
+        *used = FRAME_HEAD + (size_t)len + FRAME_TAIL;
         goto bad;
+    }
     *out = (struct frame){.type = p[4], .chan = p[5], .stream = get_le32(p + 8), .p = p + FRAME_HEAD, .n = len};
     *used = FRAME_HEAD + (size_t)len + FRAME_TAIL;
     return FRAME_GOT;

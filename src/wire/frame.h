@@ -11,8 +11,8 @@
  * daemon was killed, a VM was restored from a snapshot) is taken over like
  * this: the new host end writes FRAME_FLUSH zero bytes (only if the stream may
  * be torn) and a sync with a fresh non-zero epoch. Whatever half frame the
- * agent was reading is completed by zeros, fails the epoch check, and the
- * agent hunts for the sync. The agent drops all streams and queued output and
+ * agent was reading is completed by zeros, fails the epoch check and is skipped
+ * whole (its payload may imitate a sync); the agent hunts for the sync. The agent drops all streams and queued output and
  * answers with an ack; the host end discards bytes until it sees the ack. */
 #pragma once
 #include "base/buf.h"
@@ -50,7 +50,7 @@ enum frame_result {
     FRAME_MORE, /* need more bytes; *used may be > 0 while hunting */
     FRAME_GOT,  /* out is filled */
     FRAME_SYNC, /* a sync (or ack) was consumed; reader epoch and peer_version are set */
-    FRAME_BAD,  /* not a frame; the reader is now hunting. A host treats this as a broken agent. */
+    FRAME_BAD,  /* not a frame; the reader is now hunting behind *used. A host treats this as a broken agent. */
 };
 
 struct frame_reader {

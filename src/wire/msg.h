@@ -7,8 +7,12 @@
  *
  * Flow control: neither side sends more DATA bytes on a stream than it was
  * granted. The host grants the agent credit with T_CREDIT in the request and
- * FR_CREDIT later; the agent grants the host credit with FR_CREDIT. */
+ * FR_CREDIT later; the agent grants the host credit with FR_CREDIT. A stream
+ * whose operation takes DATA from the host starts with CREDIT_INITIAL bytes
+ * that need no grant, so a small write is one round trip; grants come on top. */
 #pragma once
+
+enum { CREDIT_INITIAL = 65536 };
 
 enum agent_op {
     /* First request after every sync; until it succeeded once since the last sync every other op but

@@ -1,0 +1,124 @@
+#include "api/api.h"
+#include "api/gate.h"
+#include "api/native/native.h"
+#include "api/params.h"
+#include "core/sandbox.h"
+#include <stdlib.h>
+
+struct api {
+    struct core *core;
+    struct jobs *jobs;
+    struct router *router;
+    struct route *native; /* the routing half of native_routes */
+    void (*shutdown_fn)(void *arg, bool keep);
+    void *shutdown_arg;
+};
+
+struct api *api_new(struct core *c, struct jobs *jobs)
+{
+    struct api *a = xcalloc(1, sizeof *a);
+    a->core = c;
+    a->jobs = jobs;
+    a->native = xcalloc(native_nroutes, sizeof *a->native);
+    for (size_t i = 0; i < native_nroutes; i++) {
+        const struct api_route *r = &native_routes[i];
+        a->native[i] = (struct route){r->method, r->pattern, r->fn, r->flags};
+    }
+    a->router = router_new(a->native, native_nroutes);
+    return a;
+}
+
+void api_free(struct api *a)
+{
+    if (!a)
+        return;
+    router_free(a->router);
+    free(a->native);
+    free(a);
+}
+
+void api_add(struct api *a, const struct route *table, size_t n) { router_add(a->router, table, n); }
+
+void api_on_shutdown(struct api *a, void (*fn)(void *arg, bool keep), void *arg)
+{
+    a->shutdown_fn = fn;
+    a->shutdown_arg = arg;
+}
+
+struct core *api_core(struct api *a) { return a->core; }
+struct jobs *api_jobs(struct api *a) { return a->jobs; }
+void api_shutdown(struct api *a, bool keep)
+{
+    if (a->shutdown_fn)
+        a->shutdown_fn(a->shutdown_arg, keep);
+}
+
+static void no_route(struct http_stream *s, const struct route_match *m)
+{
+    struct err e;
+    struct str path = http_path(s);
+    if (m->status == 405) {
+        problem_method(s, m->allow);
+        return;
+    }
+    if (m->status == 400)
+        err_set(&e, E_INVALID, "the path has a broken escape or a segment that is not allowed");
+    else
+        err_set(&e, E_NOT_FOUND, "there is nothing at %.*s", (int)(path.n > 120 ? 120 : path.n), path.p ? path.p : "");
+    problem_about(s, &e, ABOUT_ROUTE);
+}
+
+/* Do not reorder: a request that fails an earlier check learns nothing about the later ones. */
+void api_handler(struct http_stream *s, void *arg)
+{
+    struct api *a = arg;
+    struct err e;
+    enum about about;
+    struct route_match m;
+    if (gate_site(core_config(a->core), s, &about, &e)) {
+        problem_about(s, &e, about);
+        return;
+    }
+    router_match(a->router, s, &m);
+    unsigned flags = m.route ? m.route->flags : 0;
+    if (!(flags & ROUTE_OPEN) && gate_caller(a->core, s, &e)) {
+        problem_about(s, &e, ABOUT_REQUEST);
+        return;
+    }
+    if (!m.route) {
+        no_route(s, &m);
+        return;
+    }
+    if ((flags & ROUTE_SOCKET) && !http_is_unix(s)) {
+        err_set(&e, E_DENIED, "this is only possible on the daemon's own socket");
+        problem_about(s, &e, ABOUT_SOCKET);
+        return;
+    }
+    m.route->fn(s, a);
+}
+
+struct sandbox *api_sandbox(struct api *a, struct http_stream *s)
+{
+    struct err e;
+    struct str id = http_param(s, "id");
+    struct sandbox *sb = NULL;
+    if (name_ok(id)) /* every id is a name by grammar */
+        sb = sandbox_find(a->core, id.p, &e);
+    else
+        err_set(&e, E_NOT_FOUND, "no sandbox has such an id or name");
+    if (!sb)
+        problem_about(s, &e, ABOUT_SANDBOX);
+    return sb;
+}
+
+void api_body(struct api *a, struct http_stream *s, void (*fn)(struct http_stream *, void *, const char *, size_t))
+{
+    uint64_t n = http_body_length(s);
+    if (n != UINT64_MAX && n > PARAM_BODY_MAX) {
+        struct err e;
+        err_set(&e, E_TOO_LARGE, "the body has %llu bytes, the limit is %u", (unsigned long long)n, PARAM_BODY_MAX);
+        problem_about(s, &e, ABOUT_REQUEST);
+        return;
+    }
+    http_body_collect(s, PARAM_BODY_MAX, fn, a);
+}

@@ -1,0 +1,23 @@
+/* Who may come in: Host, Origin, then the key; before any handler runs.
+ *
+ * Host: a page whose name was rebound to 127.0.0.1 sends its own name here, so
+ * only names that can be ours pass: localhost, 127.0.0.1, [::1], the listen
+ * address, HUTCH_DOMAIN and HUTCH_HOSTS. A daemon that listens on all addresses
+ * takes any IP literal too: an address cannot be rebound.
+ * Origin: browsers name the page that calls. A page from elsewhere is refused,
+ * key or not, and so is every change it tries without one (Sec-Fetch-Site). */
+#pragma once
+#include "api/problem.h"
+#include "base/err.h"
+#include "base/str.h"
+#include "core/config.h"
+#include "http/stream.h"
+#include <stdbool.h>
+
+struct core;
+bool gate_host_ok(const struct config *cfg, struct str authority /* host[:port] */);
+bool gate_origin_ok(const struct config *cfg, struct str origin, struct str host /* of the request */);
+struct str gate_key(struct http_stream *s); /* what the client sent as its key; p == NULL if nothing */
+
+int gate_site(const struct config *cfg, struct http_stream *s, enum about *about, struct err *e);  /* Host and Origin */
+int gate_caller(struct core *c, struct http_stream *s, struct err *e);                              /* socket peer or key */

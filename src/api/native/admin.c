@@ -1,0 +1,88 @@
+/* The daemon itself: health, doctor, shutdown, the API's description. */
+#include "api/native/native.h"
+#include "api/openapi.h"
+#include "api/params.h"
+#include <stdlib.h>
+#include <unistd.h>
+
+void health_get(struct http_stream *s, void *a)
+{
+    struct buf b = {0};
+    struct jw w;
+    (void)a;
+    jw_init(&w, &b);
+    jw_obj(&w);
+    jw_kv_str(&w, "status", "ok");
+    jw_kv_str(&w, "version", HUTCH_VERSION);
+    jw_kv_i64(&w, "pid", getpid());
+    jw_end(&w);
+    reply_json(s, 200, &b);
+}
+
+void openapi_get(struct http_stream *s, void *a)
+{
+    struct buf b = {0};
+    (void)a;
+    openapi_write(&b, native_routes, native_nroutes);
+    reply_json(s, 200, &b);
+}
+
+/* ---- doctor: it looks at devices and runs programs, so it works in a job ---- */
+#define CHECKS_MAX 64
+struct checkup { struct req r; struct config cfg; struct doctor_check check[CHECKS_MAX]; size_t n; };
+
+static void checkup_work(void *arg)
+{
+    struct checkup *st = arg;
+    st->n = doctor_run(&st->cfg, st->check, CHECKS_MAX);
+}
+
+static void checkup_done(void *arg)
+{
+    struct checkup *st = arg;
+    if (!req_back(&st->r))
+        return;
+    struct buf b = {0};
+    struct jw w;
+    jw_init(&w, &b);
+    jw_obj(&w);
+    jw_kv_arr(&w, "checks");
+    for (size_t i = 0; i < st->n && i < CHECKS_MAX; i++) {
+        const struct doctor_check *c = &st->check[i];
+        jw_obj(&w);
+        jw_kv_str(&w, "name", c->name);
+        jw_kv_str(&w, "status", c->status);
+        jw_kv_str(&w, "found", c->found);
+        jw_kv_str(&w, "lost", c->lost);
+        jw_kv_str(&w, "mend", c->mend);
+        jw_end(&w);
+    }
+    jw_end(&w);
+    jw_end(&w);
+    req_json(&st->r, 200, &b);
+}
+
+void doctor_get(struct http_stream *s, void *a)
+{
+    struct checkup *st = req_new(a, s, sizeof *st, NULL);
+    st->cfg = *core_config(api_core(a));
+    req_hold(&st->r);
+    job_run(api_jobs(a), checkup_work, checkup_done, st);
+}
+
+/* ---- shutdown ---- */
+static void on_shutdown_body(struct http_stream *s, void *a, const char *p, size_t n)
+{
+    struct err e;
+    bool keep;
+    auto_json j = body_parse(p, n, "Shutdown", &e);
+    if (!j || json_bool(j, "keep", false, &keep, &e)) {
+        problem_about(s, &e, ABOUT_REQUEST);
+        return;
+    }
+    struct buf b = {0};
+    buf_puts(&b, "{}");
+    reply_json(s, 202, &b);
+    api_shutdown(a, keep);
+}
+void shutdown_post(struct http_stream *s, void *a) { api_body(a, s, on_shutdown_body); }

@@ -1,0 +1,44 @@
+/* The native API: handlers by file, and the renderings they share. */
+#pragma once
+#include "api/api.h"
+#include "api/req.h"
+#include "api/route.h"
+#include "core/exec.h"
+#include "core/files.h"
+#include "core/sandbox.h"
+#include "core/template.h"
+#include "json/write.h"
+
+extern const struct api_route native_routes[];
+extern const size_t native_nroutes;
+
+/* sandboxes.c */
+http_handler sandboxes_create, sandboxes_list, sandboxes_get, sandboxes_patch, sandboxes_delete, sandboxes_timeout, sandboxes_later;
+void put_sandbox(struct jw *w, const struct sandbox *sb);
+void put_time(struct jw *w, const char *key, int64_t wall_ns); /* 0: null */
+/* exec.c, exec_stream.c */
+http_handler exec_post;
+void put_exit(struct jw *w, const struct exec_exit *x); /* NULL: null */
+double duration_ms(int64_t since_mono);
+struct exec_input { char *p; size_t n, at; bool eof; }; /* text to feed, then EOF */
+void exec_input_push(struct exec *x, struct exec_input *in);
+/* Start, or (who given) attach; the reply is NDJSON. Takes in->p. */
+void exec_stream_start(struct api *a, struct http_stream *s, struct sandbox *sb, const struct exec_spec *spec, struct exec_input *in);
+void exec_stream_attach(struct api *a, struct http_stream *s, struct sandbox *sb, const char *who, uint64_t offset);
+/* processes.c, pty.c */
+http_handler processes_list, processes_get, processes_stream, processes_stdin, processes_signal, processes_resize;
+http_handler pty_open;
+/* files.c (unary), transfer.c (bytes), watch.c */
+http_handler files_delete, files_stat_get, files_move_post, files_attr_post, files_symlink_post, dirs_list, dirs_make;
+http_handler files_get, files_put;
+http_handler watch_open;
+void put_entry(struct jw *w, const struct file_entry *en);
+/* templates.c, builds.c */
+http_handler templates_list, templates_get, templates_delete;
+http_handler templates_builtin, templates_build, templates_import;
+void put_template(struct jw *w, const struct template *t);
+/* keys.c, events.c, observe.c, admin.c */
+http_handler keys_create, keys_list, keys_delete;
+http_handler events_get, logs_get;
+http_handler metrics_get, prometheus_get;
+http_handler health_get, doctor_get, shutdown_post, openapi_get;

@@ -1,0 +1,66 @@
+/* Every route of the native API, once. The router and /v1/openapi.json are both made from this table. */
+#include "api/native/native.h"
+
+#define SB "/v1/sandboxes/{id}"
+/* clang-format off */
+const struct api_route native_routes[] = {
+    {"POST",   "/v1/sandboxes", sandboxes_create, 0, "createSandbox", "Create a sandbox", NULL, "SandboxCreate", "201 Sandbox"},
+    {"GET",    "/v1/sandboxes", sandboxes_list, 0, "listSandboxes", "List sandboxes, newest first",
+               "state:s name:s template:s meta.*:s limit:i cursor:s", NULL, "200 SandboxList"},
+    {"GET",    SB, sandboxes_get, 0, "getSandbox", "One sandbox", NULL, NULL, "200 Sandbox"},
+    {"PATCH",  SB, sandboxes_patch, 0, "changeSandbox", "Change name, metadata or timeout", NULL, "SandboxPatch", "200 Sandbox"},
+    {"DELETE", SB, sandboxes_delete, 0, "killSandbox", "End a sandbox", NULL, NULL, "204"},
+    {"POST",   SB "/timeout", sandboxes_timeout, 0, "setTimeout", "Let it expire so many seconds from now", NULL, "SandboxTimeout", "200 Sandbox"},
+    {"POST",   SB "/pause", sandboxes_later, 0, "pauseSandbox", "Not supported yet", NULL, NULL, "204"},
+    {"POST",   SB "/resume", sandboxes_later, 0, "resumeSandbox", "Not supported yet", NULL, NULL, "204"},
+    {"POST",   SB "/fork", sandboxes_later, 0, "forkSandbox", "Not supported yet", NULL, NULL, "204"},
+    {"POST",   SB "/snapshots", sandboxes_later, 0, "snapshotSandbox", "Not supported yet", NULL, NULL, "204"},
+
+    {"POST",   SB "/exec", exec_post, 0, "exec", "Run a command: wait for it, stream it as JSON lines (stream), or leave it running (background)",
+               NULL, "Exec", "200 ExecResult"},
+    {"GET",    SB "/processes", processes_list, 0, "listProcesses", "Processes started through the API", NULL, NULL, "200 ProcessList"},
+    {"GET",    SB "/processes/{pid}", processes_get, 0, "getProcess", "One process; {pid} may be tag:NAME", NULL, NULL, "200 Process"},
+    {"GET",    SB "/processes/{pid}/stream", processes_stream, 0, "streamProcess", "Its output from a byte position on (-1: from now)",
+               "offset:i", NULL, "200 lines ExecEvent"},
+    {"POST",   SB "/processes/{pid}/stdin", processes_stdin, 0, "writeStdin", "Feed its standard input", "eof:b", "bytes", "204"},
+    {"POST",   SB "/processes/{pid}/signal", processes_signal, 0, "signalProcess", "Send a signal", NULL, "Signal", "204"},
+    {"POST",   SB "/processes/{pid}/resize", processes_resize, 0, "resizeProcess", "Change its terminal size", NULL, "WindowSize", "204"},
+    {"GET",    SB "/pty", pty_open, 0, "openTerminal", "A terminal over WebSocket; cmd repeats, pid attaches",
+               "cols:i rows:i cmd:s user:s cwd:s env.*:s pid:s offset:i", NULL, "101 socket"},
+
+    {"GET",    SB "/files", files_get, 0, "readFile", "Bytes of a file", "path!:s user:s offset:i length:i", NULL, "200 bytes"},
+    {"PUT",    SB "/files", files_put, 0, "writeFile", "Write a file; parents are made", "path!:s user:s mode:s append:b", "bytes", "201 Entry"},
+    {"DELETE", SB "/files", files_delete, 0, "removeFile", "Remove a file or directory", "path!:s user:s recursive:b", NULL, "204"},
+    {"GET",    SB "/files/stat", files_stat_get, 0, "statFile", "One entry", "path!:s user:s", NULL, "200 Entry"},
+    {"POST",   SB "/files/move", files_move_post, 0, "moveFile", "Rename", NULL, "FileMove", "200 Entry"},
+    {"POST",   SB "/files/attr", files_attr_post, 0, "changeFile", "Change mode or owner", NULL, "FileAttr", "200 Entry"},
+    {"POST",   SB "/files/symlink", files_symlink_post, 0, "linkFile", "Make a symbolic link", NULL, "FileSymlink", "201 Entry"},
+    {"GET",    SB "/dirs", dirs_list, 0, "listDirectory", "Entries of a directory", "path!:s user:s depth:i", NULL, "200 EntryList"},
+    {"POST",   SB "/dirs", dirs_make, 0, "makeDirectory", "Make a directory; parents are made", "path!:s user:s mode:s", NULL, "201 Entry"},
+    {"GET",    SB "/watch", watch_open, 0, "watchFiles", "Changes below a path as they happen", "path!:s user:s recursive:b", NULL, "200 events"},
+
+    {"GET",    SB "/metrics", metrics_get, 0, "sandboxMetrics", "What it uses now", NULL, NULL, "200 SandboxMetrics"},
+    {"GET",    SB "/logs", logs_get, 0, "sandboxLogs", "What happened to it", "limit:i", NULL, "200 Logs"},
+    {"GET",    "/v1/events", events_get, 0, "events", "What happens, as server-sent events; follow=0 lists (EventList)", "follow:b since:i sandbox:s", NULL, "200 events"},
+
+    {"GET",    "/v1/templates", templates_list, 0, "listTemplates", "What is built", NULL, NULL, "200 TemplateList"},
+    {"POST",   "/v1/templates", templates_builtin, 0, "buildBuiltin", "Build a built-in recipe", NULL, "TemplateCreate", "200 lines BuildEvent"},
+    {"GET",    "/v1/templates/{name}", templates_get, 0, "getTemplate", "One template, by name or id", NULL, NULL, "200 Template"},
+    {"DELETE", "/v1/templates/{name}", templates_delete, 0, "removeTemplate", "Remove a template", NULL, NULL, "204"},
+    {"POST",   "/v1/templates/{name}/build", templates_build, 0, "buildTemplate", "Build from a recipe part and an optional context part (tar)",
+               "force:b", "form", "200 lines BuildEvent"},
+    {"POST",   "/v1/templates/{name}/import", templates_import, 0, "importTemplate", "Build from an OCI layout or docker-archive tar",
+               NULL, "bytes", "200 lines BuildEvent"},
+
+    {"POST",   "/v1/keys", keys_create, 0, "createKey", "Make an API key; it is shown once", NULL, "KeyCreate", "201 KeyCreated"},
+    {"GET",    "/v1/keys", keys_list, 0, "listKeys", "Keys by id and prefix", NULL, NULL, "200 KeyList"},
+    {"DELETE", "/v1/keys/{id}", keys_delete, 0, "revokeKey", "Revoke a key", NULL, NULL, "204"},
+
+    {"GET",    "/healthz", health_get, ROUTE_OPEN, "health", "Does it answer?", NULL, NULL, "200 Health"},
+    {"GET",    "/metrics", prometheus_get, 0, "prometheus", "Counters for Prometheus", NULL, NULL, "200 text"},
+    {"GET",    "/v1/doctor", doctor_get, 0, "doctor", "What this host can and cannot do", NULL, NULL, "200 Doctor"},
+    {"POST",   "/v1/shutdown", shutdown_post, ROUTE_SOCKET, "shutdown", "Stop the daemon; keep leaves the sandboxes running", NULL, "Shutdown", "202"},
+    {"GET",    "/v1/openapi.json", openapi_get, 0, "openapi", "This document", NULL, NULL, "200 OpenAPI"},
+};
+/* clang-format on */
+const size_t native_nroutes = sizeof native_routes / sizeof *native_routes;

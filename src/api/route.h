@@ -1,0 +1,16 @@
+/* A route of the API with what the OpenAPI document says about it: one row,
+ * two uses, so the document cannot list a route that does not exist. */
+#pragma once
+#include "http/router.h"
+
+enum { ROUTE_OPEN = 1 /* no key needed */, ROUTE_SOCKET = 2 /* unix socket only */ };
+
+struct api_route {
+    const char *method, *pattern;
+    http_handler *fn;      /* arg: struct api * */
+    unsigned flags;
+    const char *id, *summary;
+    const char *query;     /* parameters, as a member list of api/schema.h; NULL: none. "x.*" is a family */
+    const char *body;      /* schema, "bytes", "form", or NULL */
+    const char *reply;     /* "201 Sandbox", "204", "200 lines ExecEvent", "200 events", "200 bytes", "200 text", "101 socket" */
+};

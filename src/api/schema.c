@@ -1,0 +1,191 @@
+#include "api/schema.h"
+#include <stdlib.h>
+
+/* clang-format off */
+const struct schema schemas[] = {
+    {"Error", "code!:s message!:s hint:s request_id!:s"},
+    {"Problem", "error!:Error"},
+    /* sandboxes */
+    {"SandboxCreate", "template:s name:s isolation:=auto|vm|container cpu:n memory_mib:i disk_mib:i timeout_s:i on_timeout:=kill|pause env:m metadata:m network:Network"},
+    {"SandboxPatch", "name:s? metadata:m timeout_s:i"},
+    {"SandboxTimeout", "timeout_s!:i"},
+    {"Network", "mode!:=none"},
+    {"Isolation", "tier!:=vm|container boundary!:s accel!:=kvm|tcg|none"},
+    {"Start", "path!:s ms!:n"},
+    {"End", "reason!:=killed|timeout|idle|oom|guest-exit|host-fault|quota|shutdown message!:s? at!:t?"},
+    {"Sandbox", "id!:s name!:s? template!:s template_id!:s state!:=creating|running|pausing|paused|stopping|gone|failed isolation!:Isolation cpu!:n "
+                "memory_mib!:i disk_mib!:i timeout_s!:i on_timeout!:=kill|pause created_at!:t started_at!:t? expires_at!:t? metadata!:m "
+                "network!:Network generation!:i kernel!:s? start!:Start? end!:End?"},
+    {"SandboxList", "sandboxes!:[Sandbox] next!:s?"},
+    {"SandboxMetrics", "cpu_ns!:i cpu_count!:i memory_used!:i memory_cache!:i memory_total!:i disk_used!:i disk_total!:i processes!:i at!:t"},
+    {"Nothing", ""},
+    /* commands */
+    {"WindowSize", "cols:i rows:i"},
+    {"Exec", "cmd!:a cwd:s user:s env:m stdin:s stdin_base64:x timeout_ms:i stream:b background:b keep_stdin:b tag:s max_output:i pty:WindowSize"},
+    {"Exit", "kind!:=exit|signal|oom|timeout code:i signal:i name:s timeout_ms:i"},
+    {"ExecResult", "pid!:i exit!:Exit stdout:s stdout_base64:x stderr:s stderr_base64:x stdout_bytes!:i stderr_bytes!:i truncated!:b duration_ms!:n"},
+    {"ExecStarted", "pid!:i tag!:s?"},
+    {"ExecEvent", "event!:=started|stdout|stderr|lost|keepalive|exit|interrupted pid:i offset:i data:s data_base64:x bytes:i exit:Exit duration_ms:n? error:Error"},
+    {"Process", "pid!:i tag!:s? cmd!:[s] cwd!:s? user!:s? started_at!:t output_bytes!:i running!:b pty!:b exit!:Exit?"},
+    {"ProcessList", "processes!:[Process]"},
+    {"Signal", "signal!:e group:b"},
+    /* files */
+    {"Entry", "name!:s path!:s type!:=file|dir|symlink|other size!:i mode!:s uid!:i gid!:i owner!:s? group!:s? modified_at!:t target!:s?"},
+    {"EntryList", "entries!:[Entry]"},
+    {"FileMove", "from!:s to!:s user:s"},
+    {"FileAttr", "path!:s mode:s owner:s group:s user:s"},
+    {"FileSymlink", "target!:s path!:s user:s"},
+    /* templates */
+    {"TemplateCreate", "name:s builtin!:s force:b"},
+    {"Template", "id!:s name!:s created_at!:t source!:=bootstrap|recipe|import parent!:s? size_bytes!:i disk_min_mib!:i warm!:[s]"},
+    {"TemplateList", "templates!:[Template]"},
+    {"BuildEvent", "event!:=progress|log|keepalive|done|error percent:i step:s line:s template:Template error:Error"},
+    /* keys, events, the daemon */
+    {"KeyCreate", "name!:s"},
+    {"KeyCreated", "id!:s name!:s key!:s"},
+    {"Key", "id!:s name!:s prefix!:s created_at!:t last_used_at!:t?"},
+    {"KeyList", "keys!:[Key]"},
+    {"Event", "seq!:i at!:t type!:s sandbox!:s? data!:o"},
+    {"EventList", "events!:[Event]"},
+    {"LogEntry", "at!:t level!:s message!:s"},
+    {"Logs", "entries!:[LogEntry]"},
+    {"Health", "status!:s version!:s pid!:i"},
+    {"Check", "name!:s status!:=ok|warn|fail found!:s lost!:s mend!:s"},
+    {"Doctor", "checks!:[Check]"},
+    {"Shutdown", "keep:b"},
+    {"OpenAPI", "openapi!:s info!:o paths!:o components!:o"},
+};
+/* clang-format on */
+const size_t nschemas = sizeof schemas / sizeof *schemas;
+
+const struct schema *schema_find(struct str name)
+{
+    for (size_t i = 0; i < nschemas; i++)
+        if (str_eqz(name, schemas[i].name))
+            return &schemas[i];
+    return NULL;
+}
+
+bool schema_next(const char **at, struct schema_member *m)
+{
+    const char *p = *at + strspn(*at, " ");
+    size_t n = strcspn(p, " ");
+    const char *colon = memchr(p, ':', n);
+    *at = p + n;
+    if (!colon)
+        return false;
+    m->name = (struct str){p, (size_t)(colon - p)};
+    m->type = (struct str){colon + 1, n - m->name.n - 1};
+    m->required = m->name.p[m->name.n - 1] == '!';
+    m->name.n -= m->required;
+    m->null = m->type.n && m->type.p[m->type.n - 1] == '?';
+    m->type.n -= m->null;
+    return true;
+}
+
+int schema_only(struct json *obj, const char *name, struct err *e)
+{
+    const struct schema *s = schema_find(str_of(name));
+    if (!s)
+        abort(); /* a handler names a schema that is not in the table */
+    for (void *it = json_first(obj); it; it = json_next(obj, it)) {
+        struct str k = json_iter_key(it);
+        struct schema_member m;
+        const char *at = s->members;
+        bool known = false;
+        while (!known && schema_next(&at, &m))
+            known = str_eq(m.name, k);
+        if (!known)
+            return json_fail(json_iter_value(obj, it), e, "unknown member");
+    }
+    return 0;
+}
+
+static void put_enum(struct jw *w, struct str list)
+{
+    jw_kv_str(w, "type", "string");
+    jw_kv_arr(w, "enum");
+    while (list.n) {
+        const char *bar = memchr(list.p, '|', list.n);
+        size_t n = bar ? (size_t)(bar - list.p) : list.n;
+        jw_str(w, (struct str){list.p, n});
+        list.p += n + !!bar, list.n -= n + !!bar;
+    }
+    jw_end(w);
+}
+
+static void put_plain(struct jw *w, const char *type, const char *format)
+{
+    jw_kv_str(w, "type", type);
+    if (format)
+        jw_kv_str(w, "format", format);
+}
+
+static void put_inner(struct jw *w, struct str t)
+{
+    switch (t.n == 1 || *t.p == '=' || *t.p == '[' ? *t.p : 0) {
+    case 's': put_plain(w, "string", NULL); break;
+    case 'i': put_plain(w, "integer", NULL); break;
+    case 'n': put_plain(w, "number", NULL); break;
+    case 'b': put_plain(w, "boolean", NULL); break;
+    case 't': put_plain(w, "string", "date-time"); break;
+    case 'x': put_plain(w, "string", "byte"); break;
+    case 'o': put_plain(w, "object", NULL); break;
+    case 'm':
+        put_plain(w, "object", NULL);
+        jw_kv_raw(w, "additionalProperties", S("{\"type\":\"string\"}"));
+        break;
+    case 'e': jw_kv_raw(w, "type", S("[\"string\",\"integer\"]")); break;
+    case 'a': jw_kv_raw(w, "oneOf", S("[{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"minItems\":1},{\"type\":\"string\"}]")); break;
+    case '=': put_enum(w, (struct str){t.p + 1, t.n - 1}); break;
+    case '[':
+        put_plain(w, "array", NULL);
+        jw_key(w, "items");
+        schema_put_type(w, (struct str){t.p + 1, t.n - 2}, false);
+        break;
+    default: {
+        auto_buf ref = {0};
+        buf_printf(&ref, "#/components/schemas/%.*s", (int)t.n, t.p);
+        jw_kv_strn(w, "$ref", (struct str){ref.p, ref.n});
+    }
+    }
+}
+
+void schema_put_type(struct jw *w, struct str t, bool null)
+{
+    jw_obj(w);
+    if (null) { /* OpenAPI 3.1: null is a type of its own */
+        jw_kv_arr(w, "anyOf");
+        jw_obj(w);
+        put_inner(w, t);
+        jw_end(w);
+        jw_raw(w, S("{\"type\":\"null\"}"));
+        jw_end(w);
+    } else {
+        put_inner(w, t);
+    }
+    jw_end(w);
+}
+
+void schema_put(struct jw *w, const struct schema *s)
+{
+    struct schema_member m;
+    bool any = false;
+    jw_obj(w);
+    jw_kv_str(w, "type", "object");
+    jw_kv_obj(w, "properties");
+    for (const char *at = s->members; schema_next(&at, &m);) {
+        jw_key_str(w, m.name);
+        schema_put_type(w, m.type, m.null);
+        any |= m.required;
+    }
+    jw_end(w);
+    if (any) {
+        jw_kv_arr(w, "required");
+        for (const char *at = s->members; schema_next(&at, &m);)
+            if (m.required)
+                jw_str(w, m.name);
+        jw_end(w);
+    }
+    jw_end(w);
+}

@@ -1,0 +1,143 @@
+/* Virtual machines: QEMU microvm processes that hutch-spawn starts and jails,
+ * driven over QMP. This module knows snapshots, disks and run states; it does
+ * not speak the agent protocol (core does, on vm_chan()).
+ *
+ * Words:
+ *   variant  a booted, prepared and frozen guest of one template and one size:
+ *            templates/<tid>/vm/<key>/{state,ram,disk.qcow2,manifest.json}.
+ *   slot     a QEMU process that has a variant's RAM mapped privately and waits
+ *            for vm_restore(). About 12 MB, no CPU.
+ *   vm       a slot, later a running guest.
+ *
+ * Thread: everything here belongs to the loop thread of the host. Files are
+ * touched on workers (host.jobs) only, except where a comment says "blocks".
+ *
+ * Callbacks: each asynchronous call has exactly one; it never runs inside the
+ * call itself; it never runs after the object was freed (vm_free,
+ * vm_build_cancel, vm_host_free). A callback may free the object it is about.
+ * `e` is NULL on success and borrowed otherwise.
+ *
+ * Hostile side: a guest may have taken over its QEMU. What QEMU says is capped
+ * and typed (qmp.h); a violation loses that VM (on_lost), never the daemon. */
+#pragma once
+#include "base/err.h"
+#include "spawn/op.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct loop;
+struct jobs;
+struct spawn_client;
+
+#define VM_KEY_SIZE 33 /* 32 hex + NUL */
+
+/* ---- host ------------------------------------------------------------------------------------------------------ */
+
+struct vm_host_conf {
+    struct loop *loop;            /* all three borrowed, must outlive the host */
+    struct jobs *jobs;
+    struct spawn_client *spawn;
+    int home_fd;                  /* HUTCH_HOME; borrowed */
+    uint32_t accel;               /* SP_ACCEL_TCG or SP_ACCEL_KVM: the probe's verdict (kvmprobe.h) */
+    uint32_t tsc_khz;             /* tsc_khz_measure(); used with TCG only */
+    char qemu_version[64];        /* as vm_qemu_version() found it */
+    int64_t boot_timeout_ns;      /* of one build attempt until prepared; 0: 60 s */
+    int64_t qmp_timeout_ns;       /* of one QMP step; 0: 20 s */
+};
+
+struct vm_host;
+struct vm_host *vm_host_new(const struct vm_host_conf *conf);
+/* All VMs, variants and builds of the host must be gone (or only be cancelled builds, whose clean-up is awaited
+ * elsewhere: jobs_free). */
+void vm_host_free(struct vm_host *h);
+
+/* Load the guest kernel (output of share/tools/kernel.sh) and the agent binary; builds the initrd in memory. May be
+ * called again after either changed: keys change with it. Blocks for some 10 ms: start-up or a worker's result only.
+ * Both fds stay the caller's. Until it succeeded everything but vm_adopt fails with E_UNAVAILABLE. */
+int vm_host_load(struct vm_host *h, int kernel_dir_fd, int agent_fd, struct err *e);
+bool vm_host_ready(const struct vm_host *h);
+
+/* Identity of the emulator, e.g. "qemu 8f21ab…" : SHA-256 of the binary, the file that is exec'ed, so that an upgrade
+ * under our feet can never load old device state. Blocks (~40 ms for 20 MB); once at start. */
+int vm_qemu_version(const char *binary, char out[64], struct err *e);
+
+/* ---- variants -------------------------------------------------------------------------------------------------- */
+
+struct vm_spec { char template_id[SP_ID]; uint32_t ram_mib, vcpus, disk_mib; };
+
+/* Hash over (template, RAM, vCPUs, disk, accelerator, CPU model, QEMU, kernel, agent, TSC under TCG). */
+void vm_key(const struct vm_host *h, const struct vm_spec *spec, char out[VM_KEY_SIZE]);
+
+struct vm_variant; /* sealed RAM in memory and where its files are; one per key, counted */
+const struct vm_spec *vm_variant_spec(const struct vm_variant *v);
+const char *vm_variant_key(const struct vm_variant *v);
+uint64_t vm_variant_ram_bytes(const struct vm_variant *v); /* not zero, i.e. what the memfd occupies */
+struct vm_variant *vm_variant_ref(struct vm_variant *v);
+void vm_variant_unref(struct vm_variant *v);               /* the last one drops the memfd; NULL is fine */
+
+/* Load a published variant, or share the one already in memory. `v` is the callback's own reference (unref it).
+ * E_NOT_FOUND: never built. E_CONFLICT: manifest or hashes do not fit (other versions, damage): rebuild; nothing of
+ * it was used. */
+typedef void vm_variant_cb(void *arg, struct vm_variant *v, const struct err *e);
+void vm_variant_load(struct vm_host *h, const struct vm_spec *spec, vm_variant_cb *cb, void *arg);
+
+struct vm_build;
+struct vm_build_ops {
+    /* 0..100 and a few words; may be NULL. */
+    void (*progress)(void *arg, int percent, const char *what);
+    /* The guest boots. chan_fd (non-blocking stream, borrowed) is the agent channel: bytes written now wait there until
+     * the agent reads. Do the handshake, warm what should be warm, sync; then call vm_build_prepared() once. After
+     * that, and when prepare is called a second time (the first boot hung; another channel) or done is called, the
+     * earlier chan_fd is dead: stop using it, it is about to be closed. */
+    void (*prepare)(void *arg, struct vm_build *b, int chan_fd);
+    /* The build is over and `b` is gone. v: as in vm_variant_load, read back from what was published. */
+    void (*done)(void *arg, struct vm_variant *v, const struct err *e);
+};
+/* Build and publish; replaces a published one of the same key. NULL + e only for impossible specs and an unready host. */
+struct vm_build *vm_variant_build(struct vm_host *h, const struct vm_spec *spec, const struct vm_build_ops *ops, void *arg,
+                                  struct err *e);
+/* why: NULL = prepared, go on; else the build fails with it (no retry: the guest answered, and the answer was no). */
+void vm_build_prepared(struct vm_build *b, const struct err *why);
+/* Console output of the guest and QEMU's stderr are the spawner's business (box log of vm_build_id). */
+const char *vm_build_id(const struct vm_build *b);
+void vm_build_cancel(struct vm_build *b); /* no callback follows; its VM is killed and its files removed */
+
+/* ---- machines -------------------------------------------------------------------------------------------------- */
+
+struct vm;
+typedef void vm_cb(void *arg, struct vm *vm, const struct err *e);
+
+struct vm_limits { struct sp_limit limit; bool low_priority; uint32_t net; };
+
+/* Start a slot: boxes/<bid>/disk.qcow2 (a new overlay over the variant's disk over the template's image) and a QEMU
+ * at -incoming defer. On failure the callback gets vm == NULL and what was made is removed (SP_REMOVE). On success the
+ * callback owns vm. The variant is referenced until vm_free. */
+void vm_start(struct vm_host *h, struct vm_variant *v, const char *box_id, const struct vm_limits *lim, vm_cb *cb, void *arg);
+
+/* Load the variant's device state and run; done when the vCPUs run. Requests may be written to vm_chan before. */
+void vm_restore(struct vm *vm, vm_cb *cb, void *arg);
+
+void vm_stop(struct vm *vm, vm_cb *cb, void *arg); /* vCPUs stand still, nothing is read from the channel */
+void vm_cont(struct vm *vm, vm_cb *cb, void *arg);
+/* Device state of a *stopped* vm into fd (O_WRONLY, empty file; stays the caller's; a duplicate is passed). */
+void vm_save_state(struct vm *vm, int fd, vm_cb *cb, void *arg);
+void vm_quit(struct vm *vm, vm_cb *cb, void *arg); /* orderly: disks flushed and closed; done when the process is gone */
+
+/* Take over a VM of an earlier daemon: fds from SP_ATTACH (pidfd, chan, qmp; moved, also on failure). v may be NULL
+ * when its variant is no longer loaded (a slot that was never restored is then useless: free it). Done when QEMU
+ * answered; vm_run_state() then tells whether it runs. */
+void vm_adopt(struct vm_host *h, struct vm_variant *v, const char *box_id, int pidfd, int chan_fd, int qmp_fd, vm_cb *cb, void *arg);
+
+enum vm_run { VM_SLOT /* waits for vm_restore */, VM_RESTORING, VM_RUNNING, VM_STOPPED, VM_LOST };
+enum vm_run vm_run_state(const struct vm *vm);
+const char *vm_id(const struct vm *vm);
+int vm_chan(const struct vm *vm);  /* borrowed until vm_free: stop its io first */
+int vm_pidfd(const struct vm *vm); /* borrowed */
+int vm_pid(const struct vm *vm);   /* as seen by us; 0 once gone. For pagemap and process_vm_* (snapshots). */
+/* The process ended or QEMU broke the QMP protocol: called once, after the pending calls failed. The vm must still be
+ * freed. Exit status and OOM come from the spawner's exit event. `e` says what was seen. */
+void vm_on_lost(struct vm *vm, void (*fn)(void *arg, struct vm *vm, const struct err *e), void *arg);
+
+/* Forget the vm: closes our ends of QMP and channel. Does not end the process (hutchd restarts do exactly this); who
+ * wants that calls SP_KILL or SP_REMOVE with its id. Pending callbacks are dropped. NULL is fine. */
+void vm_free(struct vm *vm);

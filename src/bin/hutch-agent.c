@@ -1,0 +1,64 @@
+/* hutch-agent: PID 1 inside a sandbox. See guest/agent.h.
+ *
+ *   hutch-agent --container --fd N    started by the jail, everything mounted
+ *   /init | hutch-agent --vm          first program of a VM's initramfs */
+#include "base/str.h"
+#include "guest/agent.h"
+#include "guest/init_vm.h"
+#include "guest/sys.h"
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* 0, 1 and 2 must be something harmless: a started process gets its own, and nothing of ours may land there. */
+static int raise_fd(int fd)
+{
+    int moved = fd >= 0 && fd <= 2 ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : fd;
+    for (int i = 0; i <= 2; i++)
+        if (i == fd || fcntl(i, F_GETFD) < 0) {
+            int n = open("/dev/null", O_RDWR);
+            if (n >= 0 && n != i) {
+                (void)dup2(n, i);
+                close(n);
+            }
+        }
+    return moved;
+}
+
+int main(int argc, char **argv)
+{
+    struct agent_opts o = {.fd = -1};
+    const char *name = strrchr(argv[0], '/');
+    o.vm = !strcmp(name ? name + 1 : argv[0], "init");
+    for (int i = 1; i < argc; i++) {
+        uint64_t v;
+        if (!strcmp(argv[i], "--version")) {
+            (void)printf("hutch-agent %s\n", HUTCH_VERSION);
+            return 0;
+        }
+        if (!strcmp(argv[i], "--vm"))
+            o.vm = true;
+        else if (!strcmp(argv[i], "--container"))
+            o.vm = false;
+        else if (!strcmp(argv[i], "--fd") && i + 1 < argc && str_u64(str_of(argv[i + 1]), &v) && v < 65536)
+            o.fd = (int)v, i++;
+        else if (!o.vm) /* the kernel hands its unknown options to init: ignored there */
+            return (void)dprintf(2, "hutch-agent: unknown option %s\n", argv[i]), 64;
+    }
+    if (o.vm) {
+        struct err e = {0};
+        if ((o.fd = init_vm(&e)) < 0) {
+            sys_console("hutch-agent: %s\n", e.msg);
+            sys_power_off();
+        }
+    } else {
+        if (o.fd < 0)
+            return (void)dprintf(2, "usage: hutch-agent --container --fd N\n"), 64;
+        o.fd = raise_fd(o.fd);
+    }
+    int rc = agent_run(&o);
+    if (o.vm) /* only reached when the agent could not start */
+        sys_power_off();
+    return rc;
+}

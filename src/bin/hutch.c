@@ -1,0 +1,3 @@
+/* The command line client. */
+#include "cli/cli.h"
+int main(int argc, char **argv) { return cli_main(argc, argv); }

@@ -1,0 +1,264 @@
+/* hutchd: the composition root. Starts hutch-spawn while it is still root,
+ * gives up root, builds the objects and hands them to each other.
+ *
+ *   hutchd              run in the foreground (the CLI's `up` puts it behind)
+ *   hutchd --doctor     report on this host as JSON and exit */
+#include "api/api.h"
+#include "backend/vm/kvmprobe.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "core/core.h"
+#include "http/server.h"
+#include "json/write.h"
+#include "loop/job.h"
+#include "loop/loop.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct daemon {
+    struct config cfg;
+    struct loop *loop;
+    struct jobs *jobs;
+    struct core *core;
+    struct api *api;
+    struct http_server *http;
+    struct sig term, intr;
+    int status;
+    bool stopping, keep;
+};
+
+static int die(const struct err *e)
+{
+    log_error("%s", e->msg);
+    return err_exit(e->code);
+}
+
+/* ---- hutch-spawn: started once, outlives us ---- */
+static bool spawn_answers(const struct config *cfg)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    (void)snprintf(a.sun_path, sizeof a.sun_path, "%s/spawn.sock", cfg->run);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    bool ok = fd >= 0 && !connect(fd, (struct sockaddr *)&a, sizeof a);
+    if (fd >= 0)
+        (void)close(fd);
+    return ok;
+}
+
+static int spawn_start(const struct config *cfg, struct err *e)
+{
+    if (spawn_answers(cfg))
+        return 0;
+    if (geteuid())
+        return err_set(e, E_DENIED, "hutchd must be started as root (it starts hutch-spawn, then gives root up)");
+    char bin[256], uid[16];
+    (void)snprintf(bin, sizeof bin, "%s/hutch-spawn", cfg->bin);
+    (void)snprintf(uid, sizeof uid, "%u", (unsigned)cfg->uid);
+    pid_t pid = fork();
+    if (pid < 0)
+        return err_sys(e, errno, "starting hutch-spawn");
+    if (!pid) {
+        /* a grandchild in its own session: not ours to wait for, not in our process group */
+        if (setsid() < 0 || fork())
+            _exit(0);
+        char log[256];
+        (void)snprintf(log, sizeof log, "%s/log/spawn.log", cfg->home);
+        int out = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600), null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        (void)dup2(null, 0);
+        if (out >= 0)
+            (void)dup2(out, 1), (void)dup2(out, 2);
+        (void)close_range(3, ~0U, 0);
+        execl(bin, "hutch-spawn", "--home", cfg->home, "--run", cfg->run, "--share", cfg->share, "--bin", cfg->bin, "--allow-uid", uid, (char *)NULL);
+        _exit(127);
+    }
+    (void)waitpid(pid, NULL, 0);
+    for (int i = 0; i < 500; i++) { /* 5 s */
+        if (spawn_answers(cfg))
+            return 0;
+        (void)usleep(10000);
+    }
+    return err_set(e, E_UNAVAILABLE, "hutch-spawn did not start; see %s/log/spawn.log", cfg->home);
+}
+
+/* ---- folders and identity ---- */
+static int own_dir(const char *path, mode_t mode, uid_t uid, struct err *e)
+{
+    if (mkdir(path, mode) && errno != EEXIST)
+        return err_sys(e, errno, "making %s", path);
+    if (!geteuid() && (chown(path, uid, uid) || chmod(path, mode)))
+        return err_sys(e, errno, "owning %s", path);
+    return 0;
+}
+
+static int prepare_dirs(const struct config *cfg, struct err *e)
+{
+    char p[256];
+    if (own_dir(cfg->home, 0711, cfg->uid, e) || own_dir(cfg->run, 0755, cfg->uid, e))
+        return -1;
+    static const char *const mine[] = {"log", "templates", "boxes", "tmp", "snapshots", "volumes", "cache", "fs"};
+    for (size_t i = 0; i < sizeof mine / sizeof *mine; i++) {
+        (void)snprintf(p, sizeof p, "%s/%s", cfg->home, mine[i]);
+        if (own_dir(p, 0711, cfg->uid, e))
+            return -1;
+    }
+    static const char *const files[] = {"state.db", "state.db-wal", "state.db-shm", "admin.key"};
+    for (size_t i = 0; !geteuid() && i < sizeof files / sizeof *files; i++) {
+        (void)snprintf(p, sizeof p, "%s/%s", cfg->home, files[i]);
+        if (lchown(p, cfg->uid, cfg->uid) && errno != ENOENT)
+            return err_sys(e, errno, "owning %s", p);
+    }
+    return 0;
+}
+
+static int drop_root(const struct config *cfg, struct err *e)
+{
+    if (geteuid() || !cfg->uid)
+        return 0;
+    gid_t gid = (gid_t)cfg->uid;
+    if (setgroups(0, NULL) || setresgid(gid, gid, gid) || setresuid(cfg->uid, cfg->uid, cfg->uid))
+        return err_sys(e, errno, "giving up root");
+    if (access(cfg->home, W_OK | X_OK))
+        return err_set(e, E_DENIED, "uid %u cannot reach %s: make its parent folders searchable, or set HUTCH_UID", (unsigned)cfg->uid, cfg->home);
+    (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    return 0;
+}
+
+/* ---- doctor ---- */
+static void print_doctor(const struct config *cfg)
+{
+    struct doctor_check checks[32];
+    size_t n = doctor_run(cfg, checks, 32);
+    auto_buf b = {0};
+    struct jw w;
+    jw_init(&w, &b);
+    jw_obj(&w);
+    jw_kv_arr(&w, "checks");
+    for (size_t i = 0; i < n; i++) {
+        jw_obj(&w);
+        jw_kv_str(&w, "name", checks[i].name);
+        jw_kv_str(&w, "status", checks[i].status);
+        jw_kv_str(&w, "found", checks[i].found);
+        jw_kv_str(&w, "lost", checks[i].lost);
+        jw_kv_str(&w, "mend", checks[i].mend);
+        jw_end(&w);
+    }
+    jw_end(&w);
+    jw_end(&w);
+    puts(b.p);
+}
+
+static int decide_accel(struct config *cfg, struct err *e)
+{
+    struct kvm_verdict v;
+    if (kvm_probe(&v, e))
+        return -1;
+    cfg->use_kvm = v.usable;
+    (void)snprintf(cfg->accel_why, sizeof cfg->accel_why, "%s", v.reason);
+    cfg->tsc_khz = tsc_khz_measure();
+    return 0;
+}
+
+/* ---- life ---- */
+static void stopped(void *arg)
+{
+    struct daemon *d = arg;
+    loop_stop(d->loop);
+}
+static void http_stopped(void *arg)
+{
+    struct daemon *d = arg;
+    (void)d;
+}
+static void begin_stop(struct daemon *d, bool keep)
+{
+    if (d->stopping)
+        return;
+    d->stopping = true;
+    log_info("stopping%s", keep ? ", leaving the sandboxes running" : "");
+    if (d->http)
+        http_server_stop(d->http, 2 * NS_PER_S, http_stopped, d);
+    core_stop(d->core, keep, stopped, d);
+}
+static void on_term(void *arg) { begin_stop(arg, true); }  /* an upgrade or a supervisor: sandboxes stay */
+static void on_intr(void *arg) { begin_stop(arg, false); } /* a person at a terminal */
+static void on_shutdown(void *arg, bool keep) { begin_stop(arg, keep); }
+
+static void recovered(void *arg, const struct err *e)
+{
+    struct daemon *d = arg;
+    struct err why;
+    char sock[128];
+    if (e) {
+        d->status = die(e);
+        loop_stop(d->loop);
+        return;
+    }
+    (void)snprintf(sock, sizeof sock, "%s/hutch.sock", d->cfg.run);
+    struct http_config hc = {.handler = api_handler, .arg = d->api, .server_name = "hutch"};
+    d->http = http_server_new(d->loop, &hc);
+    int port = http_listen_tcp(d->http, d->cfg.listen, &why);
+    if (port < 0 || http_listen_unix(d->http, sock, 0666, &why) < 0) {
+        d->status = die(&why);
+        loop_stop(d->loop);
+        return;
+    }
+    log_info("listening on %s (port %d) and %s", d->cfg.listen, port, sock);
+}
+
+int main(int argc, char **argv)
+{
+    struct daemon d = {0};
+    struct err e;
+    log_init("hutchd", LOG_INFO);
+    (void)signal(SIGPIPE, SIG_IGN);
+    if (config_load(&d.cfg, &e))
+        return die(&e);
+    if (decide_accel(&d.cfg, &e))
+        return die(&e);
+    if (argc > 1 && !strcmp(argv[1], "--doctor")) {
+        print_doctor(&d.cfg);
+        return 0;
+    }
+    if (argc > 1 && !strcmp(argv[1], "--version")) {
+        puts("hutchd " HUTCH_VERSION);
+        return 0;
+    }
+    if (argc > 1) {
+        err_set(&e, E_INVALID, "usage: hutchd [--doctor|--version]; settings come from HUTCH_* variables");
+        return die(&e);
+    }
+    umask(022);
+    if (prepare_dirs(&d.cfg, &e) || spawn_start(&d.cfg, &e) || drop_root(&d.cfg, &e))
+        return die(&e);
+    d.loop = loop_new();
+    d.jobs = jobs_new(d.loop, 2);
+    d.core = core_new(d.loop, d.jobs, &d.cfg, &e);
+    if (!d.core)
+        return die(&e);
+    d.api = api_new(d.core, d.jobs);
+    api_on_shutdown(d.api, on_shutdown, &d);
+    sig_start(&d.term, d.loop, SIGTERM, on_term, &d);
+    sig_start(&d.intr, d.loop, SIGINT, on_intr, &d);
+    core_recover(d.core, recovered, &d);
+    loop_run(d.loop);
+
+    http_server_free(d.http);
+    api_free(d.api);
+    core_free(d.core);
+    jobs_free(d.jobs);
+    sig_stop(&d.term), sig_stop(&d.intr);
+    loop_free(d.loop);
+    return d.status;
+}

@@ -1,0 +1,177 @@
+/* Verbs whose feature the daemon may not have yet: each makes its documented
+ * call and shows the answer, or the server's own refusal. Nothing is faked. */
+#include "base/cleanup.h"
+#include "cli/cmds.h"
+#include "cli/out.h"
+#include "cli/sandbox.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int post_shown(struct cli *x, const char *method, const char *target, const struct buf *body)
+{
+    auto_json j = NULL;
+    if (api_call(x, method, target, body, &j))
+        return cli_fail(x);
+    if (j)
+        json_print(j);
+    return 0;
+}
+
+static int on_sandbox(struct cli *x, struct args *a, const char *method, const char *what, const struct buf *body)
+{
+    auto_free char *base = url("/v1/sandboxes/{}/", a->v[0]), *t = xasprintf("%s%s", base, what);
+    return post_shown(x, method, t, body);
+}
+
+static int exec_pause(struct cli *x, struct args *a) { return on_sandbox(x, a, "POST", "pause", NULL); }
+static int exec_resume(struct cli *x, struct args *a) { return on_sandbox(x, a, "POST", "resume", NULL); }
+static int exec_egress(struct cli *x, struct args *a) { return on_sandbox(x, a, "GET", "egress", NULL); }
+static int exec_snapshots(struct cli *x, struct args *a) { return (void)a, post_shown(x, "GET", "/v1/snapshots", NULL); }
+
+static int exec_fork(struct cli *x, struct args *a)
+{
+    int64_t n = 0;
+    if (args_int(a, "count", 1, 1000, 1, &n, &x->err))
+        return cli_fail(x);
+    auto_buf b = {0};
+    buf_printf(&b, "{\"count\":%lld}", (long long)n);
+    return on_sandbox(x, a, "POST", "fork", &b);
+}
+
+static void one_member(struct buf *b, const char *key, const char *value)
+{
+    struct jw w;
+    jw_init(&w, b);
+    jw_obj(&w);
+    if (value)
+        jw_kv_str(&w, key, value);
+    jw_end(&w);
+}
+
+static int exec_snapshot(struct cli *x, struct args *a)
+{
+    auto_buf b = {0};
+    one_member(&b, "name", args_str(a, "name", NULL));
+    return on_sandbox(x, a, "POST", "snapshots", &b);
+}
+
+static int exec_net(struct cli *x, struct args *a)
+{
+    if (a->n == 1)
+        return on_sandbox(x, a, "GET", "network", NULL);
+    auto_buf b = {0};
+    struct jw w;
+    bool allow = !strncmp(a->v[1], "allow=", 6);
+    jw_init(&w, &b);
+    jw_obj(&w);
+    jw_kv_str(&w, "mode", allow ? "allow" : a->v[1]);
+    if (allow) {
+        char *rest = a->v[1] + 6, *host;
+        jw_kv_arr(&w, "allow");
+        while ((host = strsep(&rest, ",")))
+            jw_strz(&w, host);
+        jw_end(&w);
+    }
+    jw_end(&w);
+    return on_sandbox(x, a, "PUT", "network", &b);
+}
+
+static int exec_url(struct cli *x, struct args *a)
+{
+    uint64_t port;
+    if (!str_u64(str_of(a->v[1]), &port) || port < 1 || port > 65535)
+        return cli_usage(x, "url: want a port from 1 to 65535");
+    auto_free char *t = url("/v1/sandboxes/{}/url?port={}", a->v[0], a->v[1]);
+    return post_shown(x, "GET", t, NULL);
+}
+
+static int exec_vol_create(struct cli *x, struct args *a)
+{
+    auto_buf b = {0};
+    one_member(&b, "name", a->v[0]);
+    return post_shown(x, "POST", "/v1/volumes", &b);
+}
+static int exec_vol_ls(struct cli *x, struct args *a) { return (void)a, post_shown(x, "GET", "/v1/volumes", NULL); }
+static int exec_vol_rm(struct cli *x, struct args *a)
+{
+    auto_free char *t = url("/v1/volumes/{}", a->v[0]);
+    return post_shown(x, "DELETE", t, NULL);
+}
+
+static char *read_stdin(void)
+{
+    struct buf b = {0};
+    char data[4096];
+    size_t n;
+    while ((n = fread(data, 1, sizeof data, stdin)) > 0 && b.n < (8u << 20))
+        buf_put(&b, data, n);
+    buf_puts(&b, "");
+    return buf_take(&b);
+}
+
+static int exec_eval(struct cli *x, struct args *a)
+{
+    auto_free char *code = strcmp(a->v[0], "-") ? xstrdup(a->v[0]) : read_stdin();
+    const char *in = args_str(a, "in", NULL);
+    auto_json sb = NULL;
+    auto_buf b = {0};
+    struct jw w;
+    jw_init(&w, &b);
+    jw_obj(&w);
+    jw_kv_str(&w, "code", code);
+    jw_kv_str(&w, "language", args_str(a, "language", "python"));
+    jw_end(&w);
+    if (!in && sandbox_create(x, a, -1, true, &sb))
+        return cli_fail(x);
+    const char *id = in ? in : jget_str(sb, "id", "");
+    auto_free char *t = url("/v1/sandboxes/{}/eval", id);
+    int rc = post_shown(x, "POST", t, &b);
+    if (!in)
+        sandbox_kill_quiet(x, id);
+    return rc;
+}
+
+/* Standard input and output as an MCP transport: a message per line, each one POSTed to /mcp. */
+static int exec_mcp(struct cli *x, struct args *a)
+{
+    auto_free char *line = NULL;
+    size_t cap = 0;
+    ssize_t n;
+    (void)a;
+    while ((n = getline(&line, &cap, stdin)) > 0) {
+        struct buf body = {.p = line, .n = (size_t)n};
+        auto_json j = NULL;
+        if (api_call(x, "POST", "/mcp", &body, &j))
+            return cli_fail(x);
+        if (j)
+            json_print(j);
+        (void)fflush(stdout);
+    }
+    return 0;
+}
+
+#define ONE_ID .min = 1, .max = 1, .words = "@id"
+static const struct opt fork_opts[] = {{"count", 'n', 's', "N", "how many (1)", NULL}, OPT_JSON, OPT_END};
+static const struct opt snap_opts[] = {{"name", 'n', 's', "NAME", "a name for it", NULL}, OPT_JSON, OPT_END};
+static const struct opt json_opts[] = {OPT_JSON, OPT_END}; /* these answers are JSON already; the option is accepted for scripts */
+static const struct opt eval_opts[] = {{"language", 'l', 's', "LANG", "python, js, ts, bash, r or java (python)", "python js ts bash r java"},
+                                       {"in", 0, 's', "ID", "in this sandbox instead of a fresh one", "@id"},
+                                       {"template", 't', 's', "NAME", "what a fresh one starts from (base)", "@template"},
+                                       OPT_JSON,
+                                       OPT_END};
+const struct cmd cmd_pause = {.name = "pause", .usage = "ID", .help = "pause a sandbox", .opts = json_opts, ONE_ID, .exec = exec_pause};
+const struct cmd cmd_resume = {.name = "resume", .usage = "ID", .help = "resume a paused sandbox", .opts = json_opts, ONE_ID, .exec = exec_resume};
+const struct cmd cmd_fork = {.name = "fork", .usage = "ID [-n N]", .help = "copy a running sandbox", .opts = fork_opts, ONE_ID, .exec = exec_fork};
+const struct cmd cmd_snapshot = {.name = "snapshot", .usage = "ID [--name N]", .help = "keep the state of a sandbox", .opts = snap_opts, ONE_ID, .exec = exec_snapshot};
+const struct cmd cmd_snapshots = {.name = "snapshots", .usage = "", .help = "list snapshots", .opts = json_opts, .exec = exec_snapshots};
+const struct cmd cmd_egress = {.name = "egress", .usage = "ID", .help = "connections a sandbox made or tried", .opts = json_opts, ONE_ID, .exec = exec_egress};
+const struct cmd cmd_net = {.name = "net", .usage = "ID [none|open|allow=host,…]", .help = "show or set what a sandbox may reach", .opts = json_opts, .min = 1, .max = 2, .words = "@id", .exec = exec_net};
+const struct cmd cmd_url = {.name = "url", .usage = "ID PORT", .help = "the address of a port inside", .opts = json_opts, .min = 2, .max = 2, .words = "@id", .exec = exec_url};
+const struct cmd cmd_eval = {.name = "eval", .usage = "[-l LANG] [--in ID] CODE|-", .help = "evaluate code and show its results", .opts = eval_opts, .min = 1, .max = 1, .exec = exec_eval};
+const struct cmd cmd_mcp = {.name = "mcp", .usage = "", .help = "speak MCP on standard input and output", .exec = exec_mcp};
+static const struct cmd v_create = {.name = "create", .usage = "NAME", .help = "make a volume", .opts = json_opts, .min = 1, .max = 1, .exec = exec_vol_create};
+static const struct cmd v_ls = {.name = "ls", .usage = "", .help = "list volumes", .opts = json_opts, .exec = exec_vol_ls};
+static const struct cmd v_rm = {.name = "rm", .usage = "NAME", .help = "remove a volume", .min = 1, .max = 1, .exec = exec_vol_rm};
+static const struct cmd *const volume_subs[] = {&v_create, &v_ls, &v_rm, NULL};
+const struct cmd cmd_volume = {.name = "volume", .usage = "create|ls|rm", .help = "storage that outlives sandboxes", .sub = volume_subs};

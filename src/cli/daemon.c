@@ -1,0 +1,196 @@
+/* Finding, starting and watching hutchd. It is started in a session of its own
+ * with its output in $HUTCH_HOME/log/hutchd.log; the starter waits until it
+ * answers, or shows the end of that log. A lock file lets only one of several
+ * impatient commands do it. */
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "cli/client.h"
+#include "cli/out.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define START_NS (30 * NS_PER_S)
+#define LOG_LINES 12
+
+bool daemon_answers(struct cli *x, struct json **ret_health)
+{
+    struct err e = {0};
+    auto_client c = http_client_open(x->url, &e);
+    if (!c)
+        return false;
+    auto_buf b = {0};
+    http_client_timeout(c, 5 * NS_PER_S);
+    if (http_client_call(c, "GET", "/healthz", NULL, NULL, 0, &b, &e) != 200)
+        return false;
+    if (ret_health)
+        *ret_health = json_parse_obj(b.p, b.n, NULL);
+    return true;
+}
+
+char *daemon_find(struct cli *x)
+{
+    char self[4096];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 8);
+    if (n > 0) {
+        self[n] = 0;
+        char *slash = strrchr(self, '/');
+        if (slash) {
+            strcpy(slash + 1, "hutchd"); /* eight bytes were kept free */
+            if (!access(self, X_OK))
+                return xstrdup(self);
+        }
+    }
+    const char *path = getenv("PATH");
+    auto_free char *dirs = xstrdup(path ? path : "/usr/local/bin:/usr/bin:/bin");
+    char *rest = dirs, *d;
+    while ((d = strsep(&rest, ":"))) {
+        if (d[0] != '/')
+            continue; /* never from the current folder */
+        auto_free char *p = xasprintf("%s/hutchd", d);
+        if (!access(p, X_OK))
+            return take_ptr(&p);
+    }
+    (void)err_set(&x->err, E_UNAVAILABLE, "hutchd is neither beside hutch nor in PATH");
+    (void)snprintf(x->hint, sizeof x->hint, "build it with `make`, or install it with `make install`");
+    return NULL;
+}
+
+static int make_dirs(const char *path, mode_t mode)
+{
+    auto_free char *p = xstrdup(path);
+    for (char *s = p + 1; *s; s++)
+        if (*s == '/') {
+            *s = 0;
+            if (mkdir(p, 0755) && errno != EEXIST)
+                return -1;
+            *s = '/';
+        }
+    return mkdir(p, mode) && errno != EEXIST ? -1 : 0;
+}
+
+static void show_log_tail(const char *path, off_t from)
+{
+    auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) || st.st_size <= from)
+        return;
+    if (st.st_size - from > 16384)
+        from = st.st_size - 16384;
+    if (lseek(fd, from, SEEK_SET) < 0)
+        return;
+    size_t n = 0;
+    auto_free char *text = fd_slurp(fd, 65536, &n);
+    if (!text)
+        return;
+    while (n && text[n - 1] == '\n')
+        n--;
+    size_t at = n, lines = 0;
+    while (at > 0 && !(text[at - 1] == '\n' && ++lines == LOG_LINES))
+        at--;
+    auto_buf out = {0};
+    for (size_t i = at; i < n;) {
+        const char *nl = memchr(text + i, '\n', n - i);
+        size_t k = nl ? (size_t)(nl - text) - i : n - i;
+        buf_puts(&out, "  | ");
+        esc_put(&out, (struct str){text + i, k});
+        buf_putc(&out, '\n');
+        i += k + 1;
+    }
+    (void)fd_write_all(STDERR_FILENO, out.p, out.n); /* nowhere else to complain */
+}
+
+/* In the child: only async-signal-safe calls until exec. */
+static void become_daemon(const char *path, int logfd, int failfd)
+{
+    sigset_t none;
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGPIPE, SIG_DFL);
+    signal(SIGINT, SIG_DFL);
+    if (setsid() >= 0 && null >= 0 && dup2(null, 0) >= 0 && dup2(logfd, 1) >= 0 && dup2(logfd, 2) >= 0)
+        execl(path, "hutchd", (char *)NULL);
+    (void)!write(failfd, &errno, sizeof errno);
+    _exit(127);
+}
+
+static int wait_ready(struct cli *x, pid_t pid, const char *log, off_t log_from)
+{
+    int64_t deadline = clock_mono() + START_NS, died = 0;
+    for (;;) {
+        if (daemon_answers(x, NULL))
+            return 0;
+        int64_t now = clock_mono();
+        int st;
+        if (!died && waitpid(pid, &st, WNOHANG) == pid)
+            died = now;
+        /* Dead, but another one may just have won the race for the socket: look a moment longer. */
+        if ((died && now - died > NS_PER_S) || now > deadline) {
+            (void)err_set(&x->err, E_UNAVAILABLE, died ? "hutchd ended while starting" : "hutchd started but does not answer");
+            (void)snprintf(x->hint, sizeof x->hint, "the log says why; `hutch up --foreground` shows it live");
+            show_log_tail(log, log_from);
+            return -1;
+        }
+        (void)usleep(20000);
+    }
+}
+
+int daemon_start(struct cli *x, bool quiet)
+{
+    auto_free char *prog = daemon_find(x);
+    if (!prog)
+        return -1;
+    auto_free char *logdir = xasprintf("%s/log", x->home), *log = xasprintf("%s/log/hutchd.log", x->home), *lock = xasprintf("%s/start.lock", x->run);
+    if (make_dirs(x->home, 0700) || make_dirs(logdir, 0700))
+        return err_sys(&x->err, errno, "cannot make the state folder %s", x->home);
+    if (make_dirs(x->run, 0755))
+        return err_sys(&x->err, errno, "cannot make the run folder %s", x->run);
+    auto_fd lockfd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (lockfd < 0 || flock(lockfd, LOCK_EX))
+        return err_sys(&x->err, errno, "cannot lock %s", lock);
+    if (daemon_answers(x, NULL))
+        return 0; /* someone else started it while we waited for the lock */
+    auto_fd logfd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (logfd < 0)
+        return err_sys(&x->err, errno, "cannot open %s", log);
+    off_t log_from = lseek(logfd, 0, SEEK_END);
+    int fail[2], why = 0;
+    if (pipe2(fail, O_CLOEXEC))
+        return err_sys(&x->err, errno, "pipe");
+    if (!quiet && isatty(STDERR_FILENO))
+        (void)fprintf(stderr, "hutch: starting hutchd\n");
+    pid_t pid = fork();
+    if (!pid)
+        become_daemon(prog, logfd, fail[1]);
+    int sys = errno;
+    (void)close(fail[1]);
+    bool failed = pid > 0 && fd_read_all(fail[0], &why, sizeof why) == (ssize_t)sizeof why;
+    (void)close(fail[0]);
+    if (pid < 0)
+        return err_sys(&x->err, sys, "fork");
+    if (failed) {
+        (void)waitpid(pid, NULL, 0);
+        return err_sys(&x->err, why, "cannot run %s", prog);
+    }
+    return wait_ready(x, pid, log, log_from);
+}
+
+int daemon_wait_gone(struct cli *x, int64_t ns)
+{
+    int64_t deadline = clock_mono() + ns;
+    while (daemon_answers(x, NULL)) {
+        if (clock_mono() > deadline)
+            return err_set(&x->err, E_TIMEOUT, "hutchd still answers after %lld s", (long long)(ns / NS_PER_S));
+        (void)usleep(20000);
+    }
+    return 0;
+}

@@ -1,0 +1,23 @@
+/* What several verbs do with sandboxes and templates: create from options,
+ * build with progress, show. */
+#pragma once
+#include "cli/args.h"
+#include "cli/client.h"
+
+#define CREATE_OPTS                                                                                                                  \
+    {"name", 'n', 's', "NAME", "a name to use instead of the id", NULL}, {"template", 't', 's', "NAME", "what to start from (base)", "@template"}, \
+        {"isolation", 0, 's', "TIER", "vm, container or auto (auto)", "vm container gvisor isolate auto"},                           \
+        {"cpu", 0, 's', "N", "cores, may be a fraction (1)", NULL}, {"memory", 'm', 's', "MIB", "memory in MiB (512)", NULL},        \
+        {"disk", 0, 's', "MIB", "disk in MiB (4096)", NULL}, {"timeout", 0, 's', "S", "life time: seconds, or 5m, 1h30m (300)", NULL}, \
+        {"env", 'e', 'l', "K=V", "environment of every process; repeats", NULL},                                                     \
+        {"net", 0, 's', "MODE", "none, open or allow=host,… (none)", "none open allow="},                                            \
+        {"volume", 'v', 'l', "NAME:/path[:ro]", "attach a volume; repeats", NULL}, {"meta", 0, 'l', "K=V", "metadata; repeats", NULL}
+
+/* timeout_s: -1 takes --timeout as it is; otherwise sent instead of it. Builds template base first if it is missing and may_build. */
+int sandbox_create(struct cli *x, struct args *a, int64_t timeout_s, bool may_build, struct json **ret);
+void sandbox_kill_quiet(struct cli *x, const char *id); /* best effort: the last thing before leaving */
+void sandbox_tier(struct json *sb, char out[48]);       /* "vm/tcg" */
+
+/* POST whose answer is a build's NDJSON; the body is JSON, or a file (then content_type is its type). */
+int build_run(struct cli *x, const char *target, const struct buf *json_body, int fd, int64_t len, const char *content_type, struct json **ret_template);
+int build_builtin(struct cli *x, const char *name, const char *builtin, bool force, struct json **ret_template);

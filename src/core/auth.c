@@ -1,0 +1,113 @@
+#include "core/auth.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/enc.h"
+#include "core/internal.h"
+#include "crypto/digest.h"
+#include "store/store.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEY_LEN   44 /* "e2b_" + 40 hex */
+#define TOUCH_NS  (60 * NS_PER_S)
+#define KEYS_MAX  10000
+
+bool auth_check(struct core *c, struct str key)
+{
+    unsigned char h[32];
+    struct key *hit = NULL, *k;
+    if (key.n != KEY_LEN)
+        return false;
+    sha256(key.p, key.n, h);
+    list_each(k, &c->keys, link)
+        if (mem_eq_ct(h, k->hash, sizeof h))
+            hit = k;
+    if (!hit)
+        return false;
+    int64_t now = clock_wall();
+    if (now - hit->last_used_ns > TOUCH_NS) {
+        hit->last_used_ns = now;
+        store_touch_key(c->store, hit->id, now);
+    }
+    return true;
+}
+
+int auth_create(struct core *c, const char *name, char plain[45], struct key **ret, struct err *e)
+{
+    if (c->nkeys >= KEYS_MAX)
+        return err_set(e, E_QUOTA, "there are already %d keys; revoke some", KEYS_MAX);
+    unsigned char r[20];
+    random_bytes(r, sizeof r);
+    memcpy(plain, "e2b_", 4);
+    hex_encode(r, sizeof r, plain + 4);
+    struct key *k = xcalloc(1, sizeof *k);
+    id_make('k', k->id);
+    k->name = xstrdup(name);
+    (void)snprintf(k->prefix, sizeof k->prefix, "%.12s", plain);
+    sha256(plain, KEY_LEN, k->hash);
+    k->created_ns = clock_wall();
+    char hex[65];
+    hex_encode(k->hash, sizeof k->hash, hex);
+    struct key_row row = {.id = k->id, .name = k->name, .prefix = k->prefix, .sha256 = hex, .created_wall_ns = k->created_ns};
+    store_put_key(c->store, &row, NULL, NULL);
+    list_add_tail(&c->keys, &k->link);
+    c->nkeys++;
+    *ret = k;
+    return 0;
+}
+
+int auth_revoke(struct core *c, const char *id, struct err *e)
+{
+    struct key *k;
+    list_each(k, &c->keys, link)
+        if (!strcmp(k->id, id)) {
+            store_del_key(c->store, id, NULL, NULL);
+            list_del(&k->link);
+            c->nkeys--;
+            free(k->name);
+            free(k);
+            return 0;
+        }
+    return err_set(e, E_NOT_FOUND, "key '%.40s' does not exist", id);
+}
+
+size_t auth_list(struct core *c, struct key **ret, size_t max)
+{
+    struct key *k;
+    size_t n = 0;
+    list_each(k, &c->keys, link)
+        if (n < max)
+            ret[n++] = k;
+    return n;
+}
+
+static int load_key(void *arg, const struct key_row *r)
+{
+    struct core *c = arg;
+    if (r->revoked_wall_ns || strlen(r->sha256) != 64)
+        return 0;
+    struct key *k = xcalloc(1, sizeof *k);
+    (void)snprintf(k->id, sizeof k->id, "%s", r->id);
+    (void)snprintf(k->prefix, sizeof k->prefix, "%s", r->prefix);
+    k->name = xstrdup(r->name ? r->name : "");
+    if (!hex_decode(r->sha256, 64, k->hash)) {
+        free(k->name);
+        free(k);
+        return 0;
+    }
+    k->created_ns = r->created_wall_ns, k->last_used_ns = r->last_used_wall_ns;
+    list_add_tail(&c->keys, &k->link);
+    c->nkeys++;
+    return 0;
+}
+int auth_load(struct core *c, struct err *e) { return store_load_keys(c->store, load_key, c, e); }
+void auth_free(struct core *c)
+{
+    struct key *k;
+    list_each(k, &c->keys, link) {
+        list_del(&k->link);
+        free(k->name);
+        free(k);
+    }
+}

@@ -1,0 +1,73 @@
+/* A box: one jailed machine that the spawner holds, of either tier, with the
+ * agent channel on our side. It exists before a sandbox owns it (pool) and is
+ * never reused after one did.
+ *
+ *   STARTING -> WAITING -> (READY ->) LIVE -> DEAD
+ *
+ * WAITING: the process is there (a container's agent listens; a VM's emulator
+ * waits for its snapshot). READY: a VM restored, primed and stopped. LIVE:
+ * configured with an identity; user code may run. Main loop only. */
+#pragma once
+#include "base/err.h"
+#include "base/list.h"
+#include "core/kv.h"
+#include "core/sandbox.h"
+#include "loop/loop.h"
+#include "spawn/op.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct vm;
+struct agent;
+
+enum box_phase { BOX_STARTING, BOX_WAITING, BOX_READY, BOX_LIVE, BOX_DEAD };
+
+struct box_spec { char template_id[22]; enum tier tier; uint32_t cpu_millis, memory_mib, disk_mib; };
+bool box_spec_eq(const struct box_spec *a, const struct box_spec *b);
+struct sp_limit box_limit(const struct box_spec *s);
+
+struct box_identity {
+    const char *sandbox, *hostname, *user, *workdir; /* user, workdir may be NULL: the agent's default */
+    const struct kv *env;                            /* may be NULL */
+    uint64_t generation;
+    bool prime;                                      /* no identity yet: a template or a pool member is being made */
+};
+
+struct box;
+typedef void box_cb(void *arg, struct box *b, const struct err *e);
+
+struct box {
+    struct core *core;
+    char id[22];
+    struct box_spec spec;
+    enum box_phase phase;
+    struct agent *agent;
+    struct vm *vm;       /* tier vm */
+    int pidfd;           /* tier container */
+    struct sandbox *owner;
+    struct list pool;    /* in a pool class while unowned */
+    bool low_priority, removing, synced, restored;
+    int64_t started_mono;
+    char kernel[80];     /* from the agent's answer to configure */
+    /* the one operation in flight */
+    box_cb *cb;
+    void *cb_arg;
+    struct timer deadline;
+    struct list removers;
+};
+
+/* The result comes by cb: e == NULL: WAITING. On failure b is only valid during the callback; it removes itself. */
+struct box *box_start(struct core *c, const struct box_spec *spec, bool low_priority, box_cb *cb, void *arg);
+/* Wake it (restore, cont, or nothing), take the channel, configure: then LIVE. All in one flight; 30 s deadline. */
+void box_configure(struct box *b, const struct box_identity *id, box_cb *cb, void *arg);
+/* Stop a VM that was configured for priming: READY. A container: nothing to do. */
+void box_rest(struct box *b, box_cb *cb, void *arg);
+/* Take over a box of an earlier daemon; then box_configure() as usual (torn stream). */
+void box_adopt(struct core *c, const char *id, const struct box_spec *spec, box_cb *cb, void *arg);
+/* Kill, clean, forget. done when the spawner said that nothing is left; b is freed after it. May be called at any phase. */
+void box_remove(struct box *b, void (*done)(void *arg), void *arg);
+/* Did the kernel's OOM killer act in this container since *seen? (A VM's agent knows by itself: answers false.) */
+int box_ask_oom(struct box *b, uint64_t *seen, void (*cb)(void *arg, const struct err *e, bool oom), void *arg);
+void box_stat(struct box *b, void (*cb)(void *arg, const struct err *e, const struct sp_stat *st), void *arg);
+void box_on_exit(struct box *b, const struct sp_exit *ex); /* from the spawner's event */
+void box_leave(struct box *b);                             /* the daemon stops and leaves it running: forget without killing */

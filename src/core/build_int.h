@@ -1,0 +1,37 @@
+/* One template build in progress; shared by build.c and build_recipe.c. */
+#pragma once
+#include "core/internal.h"
+#include "core/lines.h"
+#include "core/template.h"
+
+struct recipe_run;
+
+struct build {
+    struct list link;
+    struct core *core;
+    struct build_ops ops;
+    void *arg;
+    struct template *t;      /* being assembled; the catalogue's once published */
+    bool published, done, force;
+    char tool_id[22];        /* SP_TOOL in flight, "" if none */
+    bool tool_running, pack_running, kernel_stage;
+    struct lines tool_lines, pack_lines;
+    int low, high, percent;  /* the share of the current stage in the whole */
+    char last_line[200];     /* of the tool's stderr, for the error text */
+    struct err err;          /* the first failure */
+    char verify_id[22];      /* sandbox that proves the template */
+    struct recipe_run *recipe;
+    char builtin[64];
+};
+
+void build_fail(struct build *b, const struct err *e);
+void build_progress(struct build *b, int within /* 0..100 of this stage */, const char *step);
+void build_stage(struct build *b, int low, int high);
+void build_log(struct build *b, const char *line);
+/* Hand a tar stream (or image) to the packer; the build goes on by itself when it has ended. fd stays the caller's. */
+int build_pack(struct build *b, int fd, unsigned mode, struct err *e);
+/* The pack has ended well and (if there was one) its source too. */
+void build_packed(struct build *b);
+void recipe_run_free(struct recipe_run *r);
+bool recipe_run_finished(const struct recipe_run *r); /* its export has ended; build_packed may go on */
+struct build *build_new(struct core *c, const char *name, const char *source, const struct build_ops *ops, void *arg, struct err *e);

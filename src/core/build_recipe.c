@@ -1,0 +1,590 @@
+/* Recipe builds: the steps run inside a sandbox started from the parent
+ * template, never on the host; then a tar of its root goes to the packer. */
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/enc.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "core/build_int.h"
+#include "core/exec.h"
+#include "crypto/digest.h"
+#include "image/recipe.h"
+#include "spawn/op.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CONTEXT    "/.hutch-context"
+#define STEP_MS    (30 * 60 * 1000)
+#define CHUNK      32768
+#define BUILD_S    (3 * 3600)
+
+struct recipe_run {
+    struct build *build;
+    struct recipe recipe;
+    bool parsed;
+    int context_fd;      /* -1: none */
+    char sandbox[22];
+    char *user, *cwd;    /* of the next step */
+    struct kv env;
+    size_t at;           /* next step */
+    struct exec *x;
+    bool failed_exit, sent_eof;
+    int status;
+    char tail[200];      /* last output line, for the error */
+    struct buf partial;  /* output not yet ended by a newline */
+    /* export */
+    int pipe_w;
+    struct io pipe_io;
+    struct buf queue;
+    size_t queue_at;
+    bool exporting, export_ended, finished;
+};
+
+bool recipe_run_finished(const struct recipe_run *r) { return r->finished; }
+
+static struct sandbox *box(struct recipe_run *r) { return *r->sandbox ? sandbox_find(r->build->core, r->sandbox, NULL) : NULL; }
+
+void recipe_run_free(struct recipe_run *r)
+{
+    if (!r)
+        return;
+    struct sandbox *sb = box(r);
+    if (r->x)
+        exec_detach(r->x);
+    if (sb)
+        (void)sandbox_kill(sb, END_KILLED, "the build is over", NULL, NULL, NULL); /* refused only when it is ending */
+    if (r->pipe_w >= 0) {
+        io_stop(&r->pipe_io);
+        (void)close(r->pipe_w);
+    }
+    if (r->context_fd >= 0)
+        (void)close(r->context_fd);
+    if (r->parsed)
+        recipe_fini(&r->recipe);
+    kv_free(&r->env);
+    buf_free(&r->partial), buf_free(&r->queue);
+    free(r->user), free(r->cwd);
+    loop_defer(r->build->core->loop, free, r);
+}
+
+static void fail(struct recipe_run *r, enum err_code code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void fail(struct recipe_run *r, enum err_code code, const char *fmt, ...)
+{
+    struct err e;
+    va_list ap;
+    va_start(ap, fmt);
+    err_vset(&e, code, fmt, ap);
+    va_end(ap);
+    build_fail(r->build, &e);
+}
+
+/* ---- running one command ---- */
+static void next_step(struct recipe_run *r);
+static void export_start(struct recipe_run *r);
+
+static void log_output(struct recipe_run *r, const unsigned char *p, size_t n)
+{
+    buf_put(&r->partial, p, n);
+    char *nl;
+    while ((nl = memchr(r->partial.p, '\n', r->partial.n)) || r->partial.n > 4096) {
+        size_t k = nl ? (size_t)(nl - r->partial.p) : 4096;
+        char *line = xstrndup(r->partial.p, k);
+        buf_drop(&r->partial, k + (nl != NULL));
+        if (*line)
+            (void)snprintf(r->tail, sizeof r->tail, "%.199s", line);
+        build_log(r->build, line);
+        free(line);
+    }
+}
+
+static void on_output(void *arg, uint8_t chan, const unsigned char *p, size_t n)
+{
+    struct recipe_run *r = arg;
+    (void)chan;
+    log_output(r, p, n);
+    exec_consumed(r->x, n);
+}
+
+static void on_exited(void *arg, const struct exec_exit *x, uint64_t offset)
+{
+    struct recipe_run *r = arg;
+    (void)offset;
+    r->failed_exit = x->kind != EXIT_CODE || x->code;
+    r->status = x->code;
+}
+
+static void step_done(void *arg, const struct err *e)
+{
+    struct recipe_run *r = arg;
+    r->x = NULL;
+    if (r->build->done)
+        return;
+    if (r->partial.n)
+        log_output(r, (const unsigned char *)"\n", 1);
+    if (e) {
+        build_fail(r->build, e);
+        return;
+    }
+    if (r->failed_exit) {
+        if (r->at)
+            fail(r, E_GUEST, "line %d: %s failed with status %d%s%.120s", r->recipe.step[r->at - 1].line,
+                 recipe_kind_name(r->recipe.step[r->at - 1].kind), r->status, *r->tail ? ": " : "", r->tail);
+        else
+            fail(r, E_GUEST, "unpacking the build context failed with status %d: %.120s", r->status, r->tail);
+        return;
+    }
+    next_step(r);
+}
+
+static void on_room(void *arg);
+
+static int run(struct recipe_run *r, char *const *argv, const char *user, const char *cwd, bool in)
+{
+    static const struct exec_ops ops = {.output = on_output, .exited = on_exited, .done = step_done, .room = on_room};
+    struct sandbox *sb = box(r);
+    struct err e;
+    if (!sb) {
+        fail(r, E_GONE, "the build's sandbox is gone");
+        return -1;
+    }
+    char **env = kv_to_env(&r->env);
+    struct exec_spec s = {.argv = argv, .env = env, .user = user, .cwd = cwd, .timeout_ms = STEP_MS, .stdin_pipe = in};
+    r->failed_exit = false;
+    *r->tail = 0;
+    r->x = exec_start(sb, &s, &ops, r, &e);
+    env_free(env);
+    if (!r->x) {
+        build_fail(r->build, &e);
+        return -1;
+    }
+    return 0;
+}
+
+static int run_sh(struct recipe_run *r, const char *script, const char *user, const char *cwd)
+{
+    char *argv[] = {(char[]){"/bin/sh"}, (char[]){"-c"}, (char *)(uintptr_t)script, NULL};
+    return run(r, argv, user, cwd, false);
+}
+
+/* ---- the context: fed to tar inside ---- */
+static void on_room(void *arg)
+{
+    struct recipe_run *r = arg;
+    char chunk[CHUNK];
+    if (r->context_fd < 0 || !r->x || r->sent_eof)
+        return;
+    while (exec_input_room(r->x)) {
+        size_t want = exec_input_room(r->x) < sizeof chunk ? exec_input_room(r->x) : sizeof chunk;
+        ssize_t n = read(r->context_fd, chunk, want);
+        if (n <= 0) {
+            exec_input_eof(r->x);
+            r->sent_eof = true;
+            return;
+        }
+        (void)exec_input(r->x, chunk, (size_t)n); /* at most the room: all of it is taken */
+    }
+}
+
+/* ---- steps ---- */
+static void shell_quote(struct buf *b, const char *s)
+{
+    buf_putc(b, '\'');
+    for (; *s; s++)
+        if (*s == '\'')
+            buf_puts(b, "'\\''");
+        else
+            buf_putc(b, *s);
+    buf_putc(b, '\'');
+}
+
+static const char *lookup(void *arg, const char *name, size_t n)
+{
+    struct recipe_run *r = arg;
+    for (size_t i = 0; i < r->env.n; i++)
+        if (strlen(r->env.at[i].k) == n && !memcmp(r->env.at[i].k, name, n))
+            return r->env.at[i].v;
+    return NULL;
+}
+
+static char *expand(struct recipe_run *r, const char *word, struct err *e)
+{
+    struct buf b = {0};
+    if (recipe_expand(word, lookup, r, &b, e)) {
+        buf_free(&b);
+        return NULL;
+    }
+    return buf_take(&b);
+}
+
+/* Directories merge their contents into the destination, files go to or into it: as Docker's COPY. Sources stay in the context. */
+static void copy_script(struct recipe_run *r, const struct recipe_step *s, char **word, struct buf *b)
+{
+    const char *dst = word[s->nwords - 1];
+    bool into = s->nwords > 2 || (*dst && dst[strlen(dst) - 1] == '/');
+    buf_puts(b, "set -e; cd " CONTEXT "; n=0; dst=");
+    if (*dst != '/') {
+        shell_quote(b, r->cwd);
+        buf_putc(b, '/');
+    }
+    shell_quote(b, dst);
+    buf_printf(b, "; into=%d; put() { case \"/$1/\" in */../*) echo \"COPY: $1 leaves the context\" >&2; exit 1;; esac; "
+                  "[ -e \"$1\" ] || [ -L \"$1\" ] || { echo \"COPY: $1: not in the build context\" >&2; exit 1; }; n=$((n+1)); "
+                  "if [ -d \"$1\" ] && ! [ -L \"$1\" ]; then mkdir -p -- \"$dst\"; cp -a -- \"$1/.\" \"$dst/\"; own \"$dst\"; "
+                  "elif [ $into = 1 ] || [ -d \"$dst\" ]; then mkdir -p -- \"$dst\"; cp -a -- \"$1\" \"$dst/\"; own \"$dst/${1##*/}\"; "
+                  "else mkdir -p -- \"$(dirname -- \"$dst\")\"; cp -a -- \"$1\" \"$dst\"; own \"$dst\"; fi; }; own() { chown -R -- ", into);
+    shell_quote(b, s->chown ? s->chown : "root:root");
+    buf_puts(b, " \"$1\"; ");
+    if (s->chmod >= 0)
+        buf_printf(b, "chmod -R %o -- \"$1\"; ", (unsigned)s->chmod);
+    buf_puts(b, "}; ");
+    for (size_t i = 0; i + 1 < s->nwords; i++) {
+        buf_puts(b, "for f in ");
+        /* globs work, everything else is literal */
+        const char *p = word[i];
+        while (*p == '/' || (p[0] == '.' && p[1] == '/'))
+            p += *p == '/' ? 1 : 2;
+        if (!*p)
+            p = ".";
+        for (; *p; p++) {
+            if (*p == '*' || *p == '?' || *p == '[' || *p == ']')
+                buf_putc(b, *p);
+            else {
+                char one[2] = {*p, 0};
+                shell_quote(b, one);
+            }
+        }
+        buf_puts(b, "; do put \"$f\"; done; ");
+    }
+}
+
+static void run_copy(struct recipe_run *r, const struct recipe_step *s)
+{
+    struct err e;
+    if (r->context_fd < 0) {
+        fail(r, E_INVALID, "line %d: COPY needs a build context", s->line);
+        return;
+    }
+    char **word = xcalloc(s->nwords + 1, sizeof *word);
+    bool bad = false;
+    for (size_t i = 0; i < s->nwords && !bad; i++)
+        bad = !(word[i] = expand(r, s->word[i], &e));
+    auto_buf b = {0};
+    if (!bad)
+        copy_script(r, s, word, &b);
+    env_free(word);
+    if (bad)
+        build_fail(r->build, &e);
+    else
+        run_sh(r, b.p, "root", "/");
+}
+
+static int set_env(struct recipe_run *r, const struct recipe_step *s, struct err *e)
+{
+    for (size_t i = 0; i + 1 < s->nwords; i += 2) {
+        auto_free char *v = expand(r, s->word[i + 1], e);
+        if (!v)
+            return -1;
+        kv_set(&r->env, str_of(s->word[i]), str_of(v));
+        kv_set(&r->build->t->env, str_of(s->word[i]), str_of(v));
+    }
+    return 0;
+}
+
+static void run_workdir(struct recipe_run *r, const struct recipe_step *s)
+{
+    struct err e;
+    auto_free char *w = expand(r, s->word[0], &e);
+    if (!w) {
+        build_fail(r->build, &e);
+        return;
+    }
+    char *full = *w == '/' ? xstrdup(w) : xasprintf("%s%s%s", r->cwd, r->cwd[1] ? "/" : "", w);
+    free(r->cwd), r->cwd = full;
+    free(r->build->t->workdir), r->build->t->workdir = xstrdup(full);
+    auto_buf b = {0};
+    buf_puts(&b, "mkdir -p -- ");
+    shell_quote(&b, full);
+    if (r->user && strcmp(r->user, "root")) {
+        buf_puts(&b, " && chown -- ");
+        shell_quote(&b, r->user);
+        buf_putc(&b, ' ');
+        shell_quote(&b, full);
+    }
+    run_sh(r, b.p, "root", "/");
+}
+
+static void run_user(struct recipe_run *r, const struct recipe_step *s)
+{
+    struct err e;
+    char *u = expand(r, s->word[0], &e);
+    if (!u) {
+        build_fail(r->build, &e);
+        return;
+    }
+    u[strcspn(u, ":")] = 0;
+    free(r->user), r->user = u;
+    free(r->build->t->user), r->build->t->user = xstrdup(u);
+    auto_buf b = {0};
+    buf_puts(&b, "id -u -- ");
+    shell_quote(&b, u);
+    buf_puts(&b, " >/dev/null");
+    run_sh(r, b.p, "root", "/");
+}
+
+static void next_step(struct recipe_run *r)
+{
+    struct err e;
+    while (r->at < r->recipe.nsteps) {
+        const struct recipe_step *s = &r->recipe.step[r->at++];
+        auto_buf text = {0};
+        recipe_describe(s, &text);
+        build_progress(r->build, (int)(r->at * 100 / (r->recipe.nsteps + 1)), text.p);
+        switch (s->kind) {
+        case RECIPE_RUN:
+            if (s->cmd.shell)
+                run_sh(r, s->cmd.argv[0], r->user, r->cwd);
+            else
+                run(r, s->cmd.argv, r->user, r->cwd, false);
+            return;
+        case RECIPE_COPY:
+            run_copy(r, s);
+            return;
+        case RECIPE_WORKDIR:
+            run_workdir(r, s);
+            return;
+        case RECIPE_USER:
+            run_user(r, s);
+            return;
+        case RECIPE_ENV:
+            if (set_env(r, s, &e)) {
+                build_fail(r->build, &e);
+                return;
+            }
+            break;
+        }
+    }
+    if (!r->exporting)
+        export_start(r);
+}
+
+/* ---- export: tar inside -> pipe -> packer ---- */
+static void pipe_close(struct recipe_run *r)
+{
+    if (r->pipe_w < 0)
+        return;
+    io_stop(&r->pipe_io);
+    (void)close(r->pipe_w);
+    r->pipe_w = -1;
+}
+
+static void pipe_flush(struct recipe_run *r)
+{
+    while (r->queue_at < r->queue.n && r->pipe_w >= 0) {
+        ssize_t n = write(r->pipe_w, r->queue.p + r->queue_at, r->queue.n - r->queue_at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN)
+            break;
+        if (n < 0) { /* the packer ended; its exit says why */
+            r->queue_at = r->queue.n;
+            break;
+        }
+        r->queue_at += (size_t)n;
+        if (r->x)
+            exec_consumed(r->x, (size_t)n);
+    }
+    if (r->queue_at == r->queue.n) {
+        r->queue.n = r->queue_at = 0;
+        if (r->export_ended)
+            pipe_close(r);
+    }
+    if (r->pipe_w >= 0)
+        io_want(&r->pipe_io, r->queue.n ? IO_WRITE : 0);
+}
+
+static void on_pipe(void *arg, int events)
+{
+    (void)events;
+    pipe_flush(arg);
+}
+
+static void export_output(void *arg, uint8_t chan, const unsigned char *p, size_t n)
+{
+    struct recipe_run *r = arg;
+    if (chan != CH_STDOUT) {
+        log_output(r, p, n);
+        exec_consumed(r->x, n);
+        return;
+    }
+    buf_put(&r->queue, p, n); /* bounded by the stream's credit */
+    pipe_flush(r);
+}
+
+static void export_done(void *arg, const struct err *e)
+{
+    struct recipe_run *r = arg;
+    r->x = NULL;
+    if (r->build->done)
+        return;
+    if (e) {
+        build_fail(r->build, e);
+        return;
+    }
+    if (r->failed_exit && r->status != 1) { /* 1: a file changed while it was read, which is no error here */
+        fail(r, E_GUEST, "reading the built file system failed with status %d: %.120s", r->status, r->tail);
+        return;
+    }
+    r->export_ended = r->finished = true;
+    pipe_flush(r);
+    build_packed(r->build); /* waits for the packer if that is not through yet */
+}
+
+static void export_start(struct recipe_run *r)
+{
+    static const struct exec_ops ops = {.output = export_output, .exited = on_exited, .done = export_done};
+    static char script[] = "rm -rf " CONTEXT "; command -v tar >/dev/null || { echo 'the image has no tar' >&2; exit 2; }; "
+                           "exec tar --one-file-system --numeric-owner --xattrs --xattrs-include='*' --warning=no-file-ignored "
+                           "--exclude=./proc --exclude=./sys --exclude=./dev --exclude=./run --exclude=./.hutch-context -C / -cf - .";
+    char *argv[] = {(char[]){"/bin/sh"}, (char[]){"-c"}, script, NULL};
+    struct exec_spec s = {.argv = argv, .user = "root", .cwd = "/", .timeout_ms = STEP_MS};
+    struct sandbox *sb = box(r);
+    struct err e;
+    int p[2];
+    r->exporting = true;
+    if (!sb || pipe2(p, O_CLOEXEC)) {
+        fail(r, E_INTERNAL, "the build's sandbox is gone");
+        return;
+    }
+    (void)fcntl(p[1], F_SETPIPE_SZ, 1 << 20);
+    r->pipe_w = p[1];
+    (void)fd_nonblock(p[1]);
+    io_init(&r->pipe_io, r->build->core->loop, p[1], on_pipe, r);
+    build_stage(r->build, 60, 80);
+    build_progress(r->build, 0, "packing the file system");
+    int rc = build_pack(r->build, p[0], SP_PACK_TAR, &e);
+    (void)close(p[0]);
+    r->failed_exit = false;
+    if (rc || !(r->x = exec_start(sb, &s, &ops, r, &e)))
+        build_fail(r->build, &e);
+}
+
+/* ---- begin ---- */
+static void created(void *arg, struct sandbox *sb, const struct err *e)
+{
+    struct ref { struct core *core; char id[22]; } ref = *(struct ref *)arg;
+    struct build *b = NULL, *it;
+    free(arg);
+    list_each(it, &ref.core->builds, link)
+        if (!strcmp(it->t->id, ref.id))
+            b = it;
+    if (!b || !b->recipe) {
+        if (sb)
+            (void)sandbox_kill(sb, END_KILLED, "the build is over", NULL, NULL, NULL);
+        return;
+    }
+    struct recipe_run *r = b->recipe;
+    if (e) {
+        build_fail(b, e);
+        return;
+    }
+    memcpy(r->sandbox, sb->id, sizeof r->sandbox);
+    if (r->context_fd >= 0) {
+        char *argv[] = {(char[]){"/bin/sh"}, (char[]){"-c"}, (char[]){"mkdir -p " CONTEXT " && tar -C " CONTEXT " --no-same-owner -xf -"}, NULL};
+        build_progress(b, 0, "sending the build context");
+        run(r, argv, "root", "/", true);
+        return;
+    }
+    next_step(r);
+}
+
+static void already_there(void *arg)
+{
+    struct build *b = arg;
+    struct template *t = template_find(b->core, b->t->name, NULL);
+    b->done = true;
+    b->ops.done(b->arg, t, NULL);
+    build_cancel(b);
+}
+
+static char *cmd_text(const struct recipe_cmd *c)
+{
+    if (!c->argc)
+        return NULL;
+    if (c->shell)
+        return xstrdup(c->argv[0]);
+    struct buf b = {0};
+    for (size_t i = 0; i < c->argc; i++) {
+        if (i)
+            buf_putc(&b, ' ');
+        shell_quote(&b, c->argv[i]);
+    }
+    return buf_take(&b);
+}
+
+/* Same parent, same text, same context: same template. */
+static char *content_key(const struct template *parent, const char *recipe, size_t n, int context_fd)
+{
+    struct sha256 *h = sha256_new();
+    char hex[SHA256_HEX], chunk[CHUNK];
+    sha256_add(h, parent->id, strlen(parent->id));
+    sha256_add(h, recipe, n);
+    for (off_t at = 0; context_fd >= 0;) {
+        ssize_t k = pread(context_fd, chunk, sizeof chunk, at);
+        if (k <= 0)
+            break;
+        sha256_add(h, chunk, (size_t)k);
+        at += k;
+    }
+    sha256_end_hex(h, hex);
+    return xstrdup(hex);
+}
+
+struct build *build_recipe(struct core *c, const char *name, const char *text, size_t n, int context_fd, bool force, const struct build_ops *ops,
+                           void *arg, struct err *e)
+{
+    auto_fd ctx = context_fd;
+    struct recipe rec;
+    if (recipe_parse(text, n, &rec, e))
+        return NULL;
+    const struct template *parent = template_find(c, rec.debian ? "base" : rec.from, e);
+    struct build *b = parent ? build_new(c, name, "recipe", ops, arg, e) : NULL;
+    if (!b) {
+        recipe_fini(&rec);
+        return NULL;
+    }
+    struct recipe_run *r = b->recipe = xcalloc(1, sizeof *r);
+    *r = (struct recipe_run){.build = b, .recipe = rec, .parsed = true, .context_fd = take_fd(&ctx), .pipe_w = -1};
+    b->t->parent = xstrdup(parent->id);
+    b->t->content_key = content_key(parent, text, n, r->context_fd);
+    b->t->user = parent->user ? xstrdup(parent->user) : NULL;
+    b->t->workdir = parent->workdir ? xstrdup(parent->workdir) : NULL;
+    b->t->start = cmd_text(&rec.start), b->t->ready = cmd_text(&rec.ready);
+    kv_copy(&b->t->env, &parent->env);
+    kv_copy(&r->env, &parent->env);
+    r->user = xstrdup("root"), r->cwd = xstrdup("/");
+    const struct template *same = template_find(c, name, NULL);
+    if (!force && same && same->content_key && !strcmp(same->content_key, b->t->content_key)) {
+        loop_defer(c->loop, already_there, b);
+        return b;
+    }
+    if (r->context_fd >= 0)
+        (void)lseek(r->context_fd, 0, SEEK_SET);
+    struct sandbox_spec spec = {.template = parent->id, .timeout_s = BUILD_S < c->cfg.max_timeout_s ? BUILD_S : c->cfg.max_timeout_s};
+    kv_set(&spec.metadata, S("hutch.build"), str_of(name));
+    struct ref { struct core *core; char id[22]; } *ref = xcalloc(1, sizeof *ref);
+    ref->core = c;
+    memcpy(ref->id, b->t->id, sizeof ref->id);
+    build_stage(b, 2, 60);
+    int rc = sandbox_create(c, &spec, created, ref, e);
+    kv_free(&spec.metadata);
+    if (rc) {
+        free(ref);
+        build_cancel(b);
+        return NULL;
+    }
+    return b;
+}

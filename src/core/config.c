@@ -1,0 +1,95 @@
+#include "core/config.h"
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "core/sandbox.h"
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int text(char *out, size_t cap, const char *var, const char *def, struct err *e)
+{
+    const char *v = getenv(var);
+    if (!v || !*v)
+        v = def;
+    if (strlen(v) >= cap)
+        return err_set(e, E_INVALID, "%s is longer than %zu characters", var, cap - 1);
+    memcpy(out, v, strlen(v) + 1);
+    return 0;
+}
+static int dir(char *out, size_t cap, const char *var, const char *def, struct err *e)
+{
+    if (text(out, cap, var, def, e))
+        return -1;
+    if (*out != '/')
+        return err_set(e, E_INVALID, "%s must be an absolute path", var);
+    for (size_t n = strlen(out); n > 1 && out[n - 1] == '/'; n--)
+        out[n - 1] = 0;
+    return 0;
+}
+static int number(uint32_t *out, const char *var, uint32_t def, uint32_t min, uint32_t max, struct err *e)
+{
+    const char *v = getenv(var);
+    uint64_t n = def;
+    if (v && *v && (!str_u64(str_of(v), &n) || n < min || n > max))
+        return err_set(e, E_INVALID, "%s must be a number from %u to %u", var, min, max);
+    *out = (uint32_t)n;
+    return 0;
+}
+static int tier(int *out, const char *var, int def, struct err *e)
+{
+    const char *v = getenv(var);
+    enum tier t;
+    *out = def;
+    if (!v || !*v || !strcmp(v, "auto"))
+        return 0;
+    if (tier_parse(v, &t))
+        return err_set(e, E_INVALID, "%s must be vm or container", var);
+    *out = (int)t;
+    return 0;
+}
+
+/* Our other programs stand beside this one; share/ beside them (source tree) or under ../share/hutch (installed). */
+static int places(struct config *c, struct err *e)
+{
+    char self[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n <= 0)
+        return err_set(e, E_INTERNAL, "cannot tell where hutchd is installed");
+    self[n] = 0;
+    *strrchr(self, '/') = 0;
+    if (dir(c->bin, sizeof c->bin, "HUTCH_BIN", self, e))
+        return -1;
+    char guess[PATH_MAX + 32];
+    (void)snprintf(guess, sizeof guess, "%s/../share/hutch", self);
+    if (access(guess, R_OK))
+        (void)snprintf(guess, sizeof guess, "%s/../share", self);
+    char full[PATH_MAX];
+    if (!realpath(guess, full))
+        full[0] = 0;
+    return dir(c->share, sizeof c->share, "HUTCH_SHARE", *full ? full : "/usr/share/hutch", e);
+}
+
+int config_load(struct config *c, struct err *e)
+{
+    *c = (struct config){0};
+    uint32_t uid;
+    if (dir(c->home, sizeof c->home, "HUTCH_HOME", "/var/lib/hutch", e) || dir(c->run, sizeof c->run, "HUTCH_RUN", "/run/hutch", e) ||
+        text(c->listen, sizeof c->listen, "HUTCH_LISTEN", "127.0.0.1:4882", e) || text(c->domain, sizeof c->domain, "HUTCH_DOMAIN", "", e) ||
+        text(c->hosts, sizeof c->hosts, "HUTCH_HOSTS", "", e) || text(c->accel, sizeof c->accel, "HUTCH_ACCEL", "auto", e) ||
+        tier(&c->default_tier, "HUTCH_DEFAULT_ISOLATION", TIER_VM, e) || tier(&c->min_tier, "HUTCH_MIN_ISOLATION", TIER_CONTAINER, e) ||
+        number(&c->pool_vm, "HUTCH_POOL_VM", 2, 0, 1000, e) || number(&c->pool_vm_started, "HUTCH_POOL_PRESTARTED", 1, 0, 1000, e) ||
+        number(&c->pool_container, "HUTCH_POOL_CONTAINER", 4, 0, 1000, e) ||
+        number(&c->max_sandboxes, "HUTCH_MAX_SANDBOXES", 1000, 1, 100000, e) ||
+        number(&c->def_memory_mib, "HUTCH_DEFAULT_MEMORY", 512, 128, 65536, e) ||
+        number(&c->def_disk_mib, "HUTCH_DEFAULT_DISK", 4096, 64, 1u << 20, e) ||
+        number(&c->def_timeout_s, "HUTCH_DEFAULT_TIMEOUT", 300, 1, 86400, e) ||
+        number(&c->max_timeout_s, "HUTCH_MAX_TIMEOUT", 86400, 1, 31536000, e) || number(&uid, "HUTCH_UID", 64882, 0, 4000000000u, e))
+        return -1;
+    c->uid = uid;
+    if (strcmp(c->accel, "auto") && strcmp(c->accel, "kvm") && strcmp(c->accel, "tcg"))
+        return err_set(e, E_INVALID, "HUTCH_ACCEL must be auto, kvm or tcg");
+    return places(c, e);
+}

@@ -1,0 +1,23 @@
+/* Settings, all from the environment, read once. */
+#pragma once
+#include "base/err.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+struct config {
+    char home[200], run[80];     /* HUTCH_HOME, HUTCH_RUN */
+    char listen[64];             /* HUTCH_LISTEN */
+    char share[200], bin[200];   /* HUTCH_SHARE; where our other programs are */
+    char domain[128];            /* HUTCH_DOMAIN: preview hosts {port}-{id}.<domain> */
+    char hosts[256];             /* HUTCH_HOSTS: further names accepted in Host, comma-separated */
+    int default_tier, min_tier;  /* HUTCH_DEFAULT_ISOLATION, HUTCH_MIN_ISOLATION */
+    char accel[8];               /* HUTCH_ACCEL: auto, kvm, tcg */
+    unsigned pool_vm, pool_vm_started, pool_container; /* HUTCH_POOL_VM, HUTCH_POOL_PRESTARTED, HUTCH_POOL_CONTAINER */
+    unsigned max_sandboxes;      /* HUTCH_MAX_SANDBOXES */
+    uint32_t def_memory_mib, def_disk_mib, def_timeout_s, max_timeout_s;
+    bool use_kvm;                /* the probe's verdict, set by main */
+    char accel_why[160];
+    uint32_t tsc_khz;
+    uid_t uid;                   /* HUTCH_UID: what the daemon drops to */
+};
+int config_load(struct config *c, struct err *e);

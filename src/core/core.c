@@ -1,0 +1,256 @@
+#include "core/internal.h"
+#include "backend/vm/vm.h"
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "core/auth.h"
+#include "core/box.h"
+#include "core/pool.h"
+#include "core/template.h"
+#include "core/variant.h"
+#include "spawn/client.h"
+#include "store/store.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SWEEP_NS (60 * NS_PER_S)
+
+struct loop *core_loop(struct core *c) { return c->loop; }
+const struct config *core_config(struct core *c) { return &c->cfg; }
+
+static void on_box_exit(void *ctx, const struct sp_exit *ex)
+{
+    struct core *c = ctx;
+    struct box *b = map_get(&c->boxes, ex->id);
+    if (b)
+        box_on_exit(b, ex);
+    else
+        template_tool_exit(c, ex);
+}
+
+static void on_lost(void *ctx, const struct err *why)
+{
+    struct core *c = ctx;
+    c->spawn_lost = true;
+    if (c->stopping)
+        return;
+    log_error("hutch-spawn is gone: %s", why->msg);
+    struct map_entry *en;
+    size_t i = 0;
+    while ((en = map_next(&c->sandboxes, &i))) {
+        struct sandbox *sb = en->value;
+        if (sb->box)
+            sandbox_box_ended(sb, END_HOST_FAULT, "hutch-spawn ended and took the sandbox with it", true);
+    }
+    event_emit(c, "host.spawn-lost", NULL, NULL);
+}
+
+static int load_row(void *arg, const struct sandbox_row *r)
+{
+    if (!sandbox_adopt_row(arg, r))
+        log_warn("sandbox row '%.40s' is damaged and ignored", r->id ? r->id : "");
+    return 0;
+}
+
+static int make_dirs(struct core *c, struct err *e)
+{
+    static const char *const names[] = {"templates", "boxes", "fs", "log", "cache", "snapshots", "volumes", "tmp"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (mkdirat(c->home_fd, names[i], 0755) && errno != EEXIST)
+            return err_sys(e, errno, "making %s in the home folder", names[i]);
+    return 0;
+}
+
+/* The first start makes a key that only root can read, so that TCP clients have one to begin with. */
+static int admin_key(struct core *c, struct err *e)
+{
+    char plain[45];
+    struct key *k;
+    if (c->nkeys || !faccessat(c->home_fd, "admin.key", F_OK, 0))
+        return 0;
+    if (auth_create(c, "admin", plain, &k, e))
+        return -1;
+    auto_fd fd = openat(c->home_fd, "admin.key", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0 || !fd_write_all(fd, plain, strlen(plain)) || !fd_write_all(fd, "\n", 1))
+        return err_sys(e, errno, "writing admin.key");
+    return 0;
+}
+
+int core_load_kernel(struct core *c, struct err *e)
+{
+    auto_fd kernel = openat(c->home_fd, "kernel", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (kernel < 0)
+        return err_set(e, E_NOT_FOUND, "the guest kernel is not installed yet; `hutch template build base` fetches it");
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s/hutch-agent", c->cfg.bin);
+    auto_fd agent = open(path, O_RDONLY | O_CLOEXEC);
+    if (agent < 0)
+        return err_sys(e, errno, "hutch-agent");
+    return vm_host_load(c->vmh, kernel, agent, e);
+}
+
+static int vm_setup(struct core *c, struct err *e)
+{
+    struct vm_host_conf conf = {.loop = c->loop, .jobs = c->jobs, .spawn = c->spawn, .home_fd = c->home_fd,
+                                .accel = c->cfg.use_kvm ? SP_ACCEL_KVM : SP_ACCEL_TCG, .tsc_khz = c->cfg.tsc_khz};
+    (void)snprintf(c->accel, sizeof c->accel, "%s", c->cfg.use_kvm ? "kvm" : "tcg");
+    if (vm_qemu_version("/usr/bin/qemu-system-x86_64", conf.qemu_version, e)) {
+        log_warn("no microVMs: %s", e->msg);
+        return 0;
+    }
+    c->vmh = vm_host_new(&conf);
+    if (core_load_kernel(c, e))
+        log_info("microVMs are not ready: %s", e->msg);
+    return 0;
+}
+
+static void on_sweep(void *arg)
+{
+    struct core *c = arg;
+    sandbox_sweep(c);
+    timer_arm(&c->sweep, SWEEP_NS);
+}
+
+struct core *core_new(struct loop *l, struct jobs *jobs, const struct config *cfg, struct err *e)
+{
+    struct core *c = xcalloc(1, sizeof *c);
+    char path[320];
+    auto_free char *boot = NULL;
+    c->loop = l, c->jobs = jobs, c->cfg = *cfg, c->home_fd = c->templates_fd = -1;
+    list_init(&c->keys), list_init(&c->followers), list_init(&c->builds);
+    timer_init(&c->sweep, l, on_sweep, c);
+    c->home_fd = open(cfg->home, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (c->home_fd < 0) {
+        err_sys(e, errno, "opening %s", cfg->home);
+        goto fail;
+    }
+    boot = fd_slurp_at(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 64, NULL);
+    (void)snprintf(c->host_boot_id, sizeof c->host_boot_id, "%.36s", boot ? boot : "");
+    (void)snprintf(path, sizeof path, "%s/state.db", cfg->home);
+    if (make_dirs(c, e) || !(c->store = store_open(l, path, e)) || auth_load(c, e) || admin_key(c, e) || templates_load(c, e) ||
+        store_load_sandboxes(c->store, load_row, c, e))
+        goto fail;
+    (void)snprintf(path, sizeof path, "%s/spawn.sock", cfg->run);
+    if (!(c->spawn = spawn_client_new(l, path, on_box_exit, on_lost, c, e)))
+        goto fail;
+    if (vm_setup(c, e))
+        goto fail;
+    pool_start(c);
+    timer_arm(&c->sweep, SWEEP_NS);
+    return c;
+fail:
+    core_free(c);
+    return NULL;
+}
+
+struct ready_wait { struct core *core; void (*done)(void *arg, const struct err *e); void *arg; };
+
+static void recovered(void *arg, const struct err *e)
+{
+    struct ready_wait w = *(struct ready_wait *)arg;
+    struct core *c = w.core;
+    free(arg);
+    if (!e) {
+        struct template *t = template_find(c, "base", NULL);
+        if (t)
+            template_warm(c, t);
+        event_emit(c, "host.started", NULL, NULL);
+    }
+    w.done(w.arg, e);
+}
+
+void core_recover(struct core *c, void (*done)(void *arg, const struct err *e), void *arg)
+{
+    struct ready_wait *w = xcalloc(1, sizeof *w);
+    *w = (struct ready_wait){c, done, arg};
+    recover_start(c, recovered, w);
+}
+
+/* ---- stop ---- */
+static void shutdown_done(void *arg, const struct sp_rep *rep, int *fds, int nfds)
+{
+    (void)rep, (void)fds, (void)nfds;
+    struct core *c = arg;
+    c->stop_fn(c->stop_arg);
+}
+
+static void stop_finish(struct core *c)
+{
+    struct err e;
+    struct sp_req q = {.op = SP_SHUTDOWN};
+    event_emit(c, "host.stopped", NULL, NULL);
+    if (c->keep || spawn_call(c->spawn, &q, NULL, 0, shutdown_done, c, &e))
+        c->stop_fn(c->stop_arg);
+}
+
+static void stop_one(void *arg, struct sandbox *sb, const struct err *e)
+{
+    (void)sb, (void)e;
+    struct core *c = arg;
+    if (!--c->stop_waiting)
+        stop_finish(c);
+}
+
+void core_stop(struct core *c, bool keep, void (*done)(void *arg), void *arg)
+{
+    if (c->stopping)
+        return;
+    c->stopping = true, c->keep = keep, c->stop_fn = done, c->stop_arg = arg;
+    builds_cancel(c);
+    pool_stop(c);
+    c->stop_waiting = 1;
+    struct map_entry *en;
+    size_t i = 0;
+    while (!keep && (en = map_next(&c->sandboxes, &i))) {
+        struct sandbox *sb = en->value;
+        if (sb->state == SB_GONE || sb->state == SB_FAILED)
+            continue;
+        c->stop_waiting++;
+        if (sandbox_kill(sb, END_SHUTDOWN, "the daemon was shut down", stop_one, c, NULL))
+            c->stop_waiting--;
+    }
+    stop_one(c, NULL, NULL);
+}
+
+void core_free(struct core *c)
+{
+    if (!c)
+        return;
+    timer_stop(&c->sweep);
+    pool_stop(c);
+    struct map_entry *en;
+    for (size_t i = 0; (en = map_next(&c->boxes, &i));)
+        box_leave(en->value);
+    for (size_t i = 0; (en = map_next(&c->sandboxes, &i));)
+        sandbox_forget(en->value);
+    variants_free(c);
+    templates_free(c);
+    if (c->vmh)
+        vm_host_free(c->vmh);
+    spawn_client_free(c->spawn);
+    store_close(c->store);
+    auth_free(c);
+    map_free(&c->sandboxes), map_free(&c->names), map_free(&c->boxes);
+    for (size_t i = 0; i < EVENTS_KEPT; i++)
+        free(c->events[i].data_json);
+    if (c->home_fd >= 0)
+        (void)close(c->home_fd);
+    free(c);
+}
+
+void core_counts(struct core *c, struct core_counts *ret)
+{
+    *ret = (struct core_counts){0};
+    struct map_entry *en;
+    for (size_t i = 0; (en = map_next(&c->sandboxes, &i));)
+        ret->sandboxes[((struct sandbox *)en->value)->state]++;
+    pool_counts(c, &ret->pool_vm_ready, &ret->pool_vm_started, &ret->pool_slots);
+    ret->templates = c->templates.n;
+    ret->creates = c->creates, ret->create_failures = c->create_failures;
+}

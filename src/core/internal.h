@@ -1,0 +1,70 @@
+/* struct core, for core's own files only. */
+#pragma once
+#include "base/list.h"
+#include "base/map.h"
+#include "core/core.h"
+#include "core/event.h"
+#include "core/sandbox.h"
+
+#define EVENTS_KEPT 4096
+
+struct store;
+struct spawn_client;
+struct vm_host;
+struct pool;
+struct variants;
+struct sp_exit;
+struct template;
+
+struct core {
+    struct loop *loop;
+    struct jobs *jobs;
+    struct config cfg;
+    struct store *store;
+    struct spawn_client *spawn;
+    bool spawn_lost;
+    int home_fd, templates_fd;
+    char host_boot_id[40];
+    struct map sandboxes, names, boxes; /* id -> sandbox, name -> sandbox, box id -> box */
+    struct list keys;
+    size_t nkeys;
+    struct event events[EVENTS_KEPT];
+    uint64_t event_head;
+    struct list followers;
+    struct map templates; /* id -> template */
+    struct vm_host *vmh;
+    char accel[8];        /* "kvm" or "tcg" */
+    char accel_why[160];
+    struct variants *variants;
+    struct pool *pool;
+    uint64_t creates, create_failures;
+    bool stopping, keep;
+    size_t stop_waiting;
+    struct list builds;
+    void (*stop_fn)(void *arg);
+    void *stop_arg;
+    struct timer sweep;   /* forgets gone sandboxes after a day */
+    int64_t last_created_ns;
+};
+
+int auth_load(struct core *c, struct err *e);
+void auth_free(struct core *c);
+int templates_load(struct core *c, struct err *e);
+void templates_free(struct core *c);
+/* sandbox.c, for box and recovery */
+void sandbox_box_ended(struct sandbox *sb, enum end_reason why, const char *message, bool host_fault);
+struct sandbox *sandbox_adopt_row(struct core *c, const void *row /* struct sandbox_row */);
+void sandbox_configure(struct sandbox *sb, void (*cb)(void *arg, struct box *b, const struct err *e), void *arg);
+void sandbox_resumed(struct sandbox *sb); /* adopted: running again */
+void sandbox_lost(struct sandbox *sb, enum end_reason why, const char *message); /* its box is not there any more */
+void sandbox_store(struct sandbox *sb, void (*done)(void *arg, const struct err *e), void *arg);
+void sandbox_forget(struct sandbox *sb);
+void sandbox_sweep(struct core *c);
+/* template.c, build.c */
+void template_tool_exit(struct core *c, const struct sp_exit *ex); /* an exit that is no box's */
+void template_warm(struct core *c, struct template *t);            /* make its default pool classes exist */
+void builds_cancel(struct core *c);
+int template_unlink(struct core *c, const char *id, struct err *e); /* worker */
+int core_load_kernel(struct core *c, struct err *e);
+/* recover.c */
+void recover_start(struct core *c, void (*done)(void *arg, const struct err *e), void *arg);

@@ -1,0 +1,14 @@
+/* Boxes made ahead of demand. A class is one (template, tier, size); it exists
+ * from its first use until nobody asked for ten minutes, and is refilled in
+ * quiet moments, one box at a time, at low priority. Main loop only. */
+#pragma once
+#include "core/box.h"
+struct core;
+void pool_start(struct core *c);
+void pool_stop(struct core *c);                          /* no more refills; the members are left to the caller */
+/* A WAITING or READY box (path: "pool", "prestarted", "slot"), no longer the pool's; NULL: none. Notes the demand either way. */
+struct box *pool_take(struct core *c, const struct box_spec *spec, const char **path);
+void pool_want(struct core *c, const struct box_spec *spec); /* make the class exist (start-up) */
+void pool_lost(struct box *b);                           /* an unowned box died */
+void pool_drop_template(struct core *c, const char *template_id, void (*done)(void *arg), void *arg);
+void pool_counts(struct core *c, size_t *vm_ready, size_t *vm_started, size_t *slots);

@@ -1,0 +1,134 @@
+#include "core/prime.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "core/agent.h"
+#include <stdlib.h>
+
+#define ARGV(...) (const char *const[]){__VA_ARGS__, NULL}
+
+const struct prime_cmd prime_template[] = {
+    {.argv = ARGV("/bin/sh", "-c", "true"), .timeout_ms = 20000},
+    {.argv = ARGV("/bin/bash", "-l", "-c", "true"), .timeout_ms = 20000},
+    {.argv = ARGV("python3", "-c", "import json, os, re, subprocess, math, random, datetime"), .timeout_ms = 30000},
+    {.argv = ARGV("node", "-e", "1"), .timeout_ms = 30000},
+    {.argv = ARGV("sudo", "-n", "true"), .timeout_ms = 20000},
+    {.argv = ARGV("/bin/bash", "-c", "ls / >/dev/null; cat /etc/hostname >/dev/null; git --version >/dev/null"), .timeout_ms = 20000},
+};
+const size_t prime_template_n = sizeof prime_template / sizeof *prime_template;
+
+const struct prime_cmd prime_pool[] = {
+    {.argv = ARGV("/bin/sh", "-c", "true"), .timeout_ms = 10000},
+    {.argv = ARGV("/bin/bash", "-l", "-c", "true"), .timeout_ms = 10000},
+    {.argv = ARGV("python3", "-c", "import json; json.dumps({})"), .timeout_ms = 10000},
+};
+const size_t prime_pool_n = sizeof prime_pool / sizeof *prime_pool;
+
+struct prime {
+    struct loop *loop;
+    struct agent *agent;
+    const struct prime_cmd *cmds;
+    size_t n, at;
+    struct call *call;
+    bool ok, started;
+    int64_t until;
+    struct timer again;
+    void (*done)(void *arg, const struct err *e);
+    void *arg;
+};
+
+static void next(struct prime *p);
+static void next_later(void *arg) { next(arg); }
+
+static void finish(struct prime *p, const struct err *e)
+{
+    timer_stop(&p->again);
+    p->done(p->arg, e);
+    free(p);
+}
+
+static void on_event(void *arg, uint8_t ev, struct rec r)
+{
+    struct prime *p = arg;
+    if (ev == EV_STARTED)
+        p->started = true;
+    if (ev == EV_EXIT)
+        p->ok = rec_u64_or(r, T_EXIT_KIND, 0) == EXIT_CODE && rec_u64_or(r, T_EXIT_CODE, 1) == 0;
+}
+static void on_data(void *arg, uint8_t chan, const unsigned char *b, size_t n)
+{
+    (void)chan, (void)b;
+    struct prime *p = arg;
+    if (p->call)
+        call_credit(p->call, n);
+}
+static void on_done(void *arg, const struct err *e, struct rec r)
+{
+    (void)r;
+    struct prime *p = arg;
+    const struct prime_cmd *c = &p->cmds[p->at];
+    p->call = NULL;
+    if (e && (e->code == E_GONE || e->code == E_UNAVAILABLE)) {
+        finish(p, e);
+        return;
+    }
+    bool ok = !e && (p->ok || (c->background && p->started));
+    if (!ok && c->retry_ms && clock_mono() < p->until) {
+        timer_arm(&p->again, 500 * NS_PER_MS);
+        return;
+    }
+    if (!ok && c->must) {
+        struct err why;
+        err_set(&why, E_GUEST, "'%s' %s", c->argv[0], e ? e->msg : c->retry_ms ? "did not succeed in time" : "failed");
+        if (c->argv[1] && c->argv[2])
+            err_set(&why, E_GUEST, "'%.120s' %s", c->argv[2], e ? e->msg : c->retry_ms ? "did not succeed in time" : "failed");
+        finish(p, &why);
+        return;
+    }
+    p->at++;
+    p->until = 0;
+    next(p);
+}
+
+static void next(struct prime *p)
+{
+    static const struct call_ops ops = {.event = on_event, .data = on_data, .done = on_done};
+    if (p->at == p->n) {
+        finish(p, NULL);
+        return;
+    }
+    const struct prime_cmd *c = &p->cmds[p->at];
+    if (!p->until)
+        p->until = clock_mono() + c->retry_ms * NS_PER_MS;
+    p->ok = p->started = false;
+    auto_buf b = {0};
+    for (const char *const *a = c->argv; *a; a++)
+        rec_put_str(&b, T_ARG, *a);
+    rec_put_str(&b, T_USER, c->user);
+    if (c->timeout_ms)
+        rec_put_u64(&b, T_TIMEOUT_MS, c->timeout_ms);
+    if (!c->background)
+        rec_put_u64(&b, T_CREDIT, 65536);
+    struct err e;
+    p->call = agent_call(p->agent, OP_START, &b, &ops, p, &e);
+    if (!p->call)
+        finish(p, &e);
+}
+
+struct prime *prime_run(struct loop *l, struct agent *a, const struct prime_cmd *cmds, size_t n, void (*done)(void *arg, const struct err *e), void *arg)
+{
+    struct prime *p = xcalloc(1, sizeof *p);
+    *p = (struct prime){.loop = l, .agent = a, .cmds = cmds, .n = n, .done = done, .arg = arg};
+    timer_init(&p->again, l, next_later, p);
+    timer_arm(&p->again, 0);
+    return p;
+}
+
+void prime_cancel(struct prime *p)
+{
+    if (!p)
+        return;
+    timer_stop(&p->again);
+    if (p->call)
+        call_cancel(p->call);
+    loop_defer(p->loop, free, p);
+}

@@ -1,0 +1,694 @@
+#include "core/sandbox.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/enc.h"
+#include "base/log.h"
+#include "core/agent.h"
+#include "core/box.h"
+#include "core/internal.h"
+#include "core/pool.h"
+#include "core/template.h"
+#include "json/write.h"
+#include "store/store.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GONE_KEPT_NS (24 * 3600 * NS_PER_S)
+#define GONE_KEPT    10000
+
+struct waiter { struct list link; sandbox_cb *done; void *arg; };
+struct creation { struct core *core; char id[22]; sandbox_cb *done; void *arg; int64_t begun; };
+
+const char *tier_name(enum tier t) { return t == TIER_VM ? "vm" : "container"; }
+int tier_parse(const char *s, enum tier *ret)
+{
+    if (!strcmp(s, "vm"))
+        *ret = TIER_VM;
+    else if (!strcmp(s, "container"))
+        *ret = TIER_CONTAINER;
+    else
+        return -1;
+    return 0;
+}
+
+const char *sandbox_accel(const struct sandbox *sb) { return sb->tier == TIER_VM ? sb->core->accel : "none"; }
+const char *sandbox_boundary(const struct sandbox *sb)
+{
+    if (sb->tier == TIER_CONTAINER)
+        return "shared host kernel: namespaces, own uid range, seccomp allow-list, cgroup limits";
+    return !strcmp(sb->core->accel, "kvm") ? "own kernel under QEMU microvm (KVM), emulator jailed on the host"
+                                           : "own kernel under QEMU microvm (TCG emulation), emulator jailed on the host";
+}
+
+/* ---- rows and events ---- */
+void sandbox_store(struct sandbox *sb, store_done *done, void *arg)
+{
+    char *env = kv_to_json(&sb->env), *meta = kv_to_json(&sb->metadata);
+    struct sandbox_row r = {
+        .id = sb->id, .name = sb->name, .box_id = *sb->box_id ? sb->box_id : NULL, .template_id = sb->template_id, .template_name = sb->template_name,
+        .tier = tier_name(sb->tier), .state = state_name(sb->state), .cpu_millis = sb->cpu_millis, .memory_mib = sb->memory_mib,
+        .disk_mib = sb->disk_mib, .timeout_s = sb->timeout_s, .on_timeout = sb->on_timeout == ON_TIMEOUT_PAUSE ? "pause" : "kill",
+        .created_wall_ns = sb->created_ns, .started_wall_ns = sb->started_ns, .expires_wall_ns = sb->expires_ns, .ended_wall_ns = sb->ended_ns,
+        .end_reason = end_name(sb->end_reason), .end_message = sb->end_message, .env_json = env, .metadata_json = meta,
+        .network_json = "{\"mode\":\"none\"}", .generation = (int64_t)sb->generation, .token = sb->token, .start_path = sb->start_path,
+        .start_ns = (int64_t)(sb->start_ms * 1e6), .kernel = sb->kernel, .boot_id = sb->core->host_boot_id,
+    };
+    store_put_sandbox(sb->core->store, &r, done, arg);
+    free(env);
+    free(meta);
+}
+
+static void announce(struct sandbox *sb)
+{
+    struct buf b = {0};
+    struct jw w;
+    char type[40];
+    jw_init(&w, &b);
+    jw_obj(&w);
+    jw_kv_str(&w, "tier", tier_name(sb->tier));
+    if (sb->state == SB_RUNNING) {
+        jw_kv_str(&w, "path", sb->start_path);
+        jw_kv_f64(&w, "ms", sb->start_ms);
+    }
+    if (sb->end_reason) {
+        jw_kv_str(&w, "reason", end_name(sb->end_reason));
+        jw_kv_str(&w, "message", sb->end_message);
+    }
+    jw_end(&w);
+    (void)snprintf(type, sizeof type, "sandbox.%s", state_name(sb->state));
+    event_emit(sb->core, type, sb->id, b.p);
+    buf_free(&b);
+}
+
+static int advance(struct sandbox *sb, enum sb_event ev, struct err *e)
+{
+    int next = state_next(sb->state, ev);
+    if (next < 0)
+        return err_set(e, E_CONFLICT, "sandbox %s is %s", sb->id, state_name(sb->state));
+    sb->state = (enum sb_state)next;
+    return 0;
+}
+
+static void set_end(struct sandbox *sb, enum end_reason why, const char *message)
+{
+    if (sb->end_reason)
+        return; /* the first cause is the cause */
+    sb->end_reason = why;
+    sb->end_message = xstrdup(message);
+}
+
+/* ---- the clock ---- */
+static void on_expiry(void *arg)
+{
+    struct sandbox *sb = arg;
+    char m[64];
+    if (clock_mono() < sb->expires_mono) {
+        timer_arm(&sb->expiry, sb->expires_mono - clock_mono());
+        return;
+    }
+    (void)snprintf(m, sizeof m, "its timeout of %u s has passed", sb->timeout_s);
+    (void)sandbox_kill(sb, END_TIMEOUT, m, NULL, NULL, NULL); /* only refused when it is ending anyway */
+}
+
+static void arm_expiry(struct sandbox *sb, int64_t in_ns)
+{
+    sb->expires_mono = clock_mono() + in_ns;
+    sb->expires_ns = clock_wall() + in_ns;
+    timer_arm(&sb->expiry, in_ns > 0 ? in_ns : 0);
+}
+
+/* ---- find and list ---- */
+struct sandbox *sandbox_find(struct core *c, const char *id_or_name, struct err *e)
+{
+    struct sandbox *sb = map_get(&c->sandboxes, id_or_name);
+    if (!sb)
+        sb = map_get(&c->names, id_or_name);
+    if (!sb)
+        err_set(e, E_NOT_FOUND, "sandbox '%.64s' does not exist", id_or_name);
+    return sb;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    const struct sandbox *x = *(struct sandbox *const *)a, *y = *(struct sandbox *const *)b;
+    return x->created_ns < y->created_ns ? 1 : x->created_ns > y->created_ns ? -1 : strcmp(x->id, y->id);
+}
+
+static bool matches(const struct sandbox *sb, const struct sandbox_filter *f)
+{
+    if (f->states ? !(f->states & 1u << sb->state) : sb->state == SB_GONE)
+        return false;
+    if (f->name && (!sb->name || strcmp(sb->name, f->name)))
+        return false;
+    if (f->template && strcmp(sb->template_name, f->template) && strcmp(sb->template_id, f->template))
+        return false;
+    for (size_t i = 0; i < f->meta.n; i++) {
+        const char *v = kv_get(&sb->metadata, f->meta.at[i].k);
+        if (!v || strcmp(v, f->meta.at[i].v))
+            return false;
+    }
+    return true;
+}
+
+size_t sandbox_list(struct core *c, const struct sandbox_filter *f, struct sandbox **ret, size_t max, bool *ret_more, struct err *e)
+{
+    int64_t before = INT64_MAX;
+    *ret_more = false;
+    if (f->cursor && *f->cursor && !str_i64(str_of(f->cursor), &before)) {
+        err_set(e, E_INVALID, "cursor: not one that a list returned");
+        return SIZE_MAX;
+    }
+    struct sandbox **all = xcalloc(c->sandboxes.n + 1, sizeof *all);
+    struct map_entry *en;
+    size_t i = 0, n = 0;
+    while ((en = map_next(&c->sandboxes, &i))) {
+        struct sandbox *sb = en->value;
+        if (sb->created_ns < before && matches(sb, f))
+            all[n++] = sb;
+    }
+    qsort(all, n, sizeof *all, newest_first);
+    size_t limit = f->limit && f->limit < max ? f->limit : max;
+    *ret_more = n > limit;
+    if (n > limit)
+        n = limit;
+    memcpy(ret, all, n * sizeof *all);
+    free(all);
+    return n;
+}
+
+struct agent *sandbox_agent(struct sandbox *sb, struct err *e)
+{
+    if (sb->state == SB_RUNNING && sb->box && sb->box->phase == BOX_LIVE && sb->box->agent)
+        return sb->box->agent;
+    if (sb->state == SB_GONE || sb->state == SB_STOPPING || sb->state == SB_FAILED)
+        err_set(e, E_GONE, "sandbox %s is %s%s%s", sb->id, state_name(sb->state), sb->end_message ? ": " : "", sb->end_message ? sb->end_message : "");
+    else
+        err_set(e, sb->state == SB_CREATING ? E_UNAVAILABLE : E_CONFLICT, "sandbox %s is %s", sb->id, state_name(sb->state));
+    return NULL;
+}
+
+/* ---- objects ---- */
+static struct sandbox *sandbox_new(struct core *c)
+{
+    struct sandbox *sb = xcalloc(1, sizeof *sb);
+    sb->core = c;
+    list_init(&sb->waiters);
+    timer_init(&sb->expiry, c->loop, on_expiry, sb);
+    return sb;
+}
+
+static void bury(void *arg)
+{
+    struct sandbox *sb = arg;
+    free(sb->name), free(sb->template_name), free(sb->end_message), free(sb->start_path), free(sb->kernel);
+    kv_free(&sb->env), kv_free(&sb->metadata);
+    free(sb);
+}
+
+void sandbox_forget(struct sandbox *sb)
+{
+    struct core *c = sb->core;
+    timer_stop(&sb->expiry);
+    map_del(&c->sandboxes, sb->id);
+    if (sb->name && map_get(&c->names, sb->name) == sb)
+        map_del(&c->names, sb->name);
+    loop_defer(c->loop, bury, sb);
+}
+
+void sandbox_sweep(struct core *c)
+{
+    struct map_entry *en;
+    size_t i = 0, gone = 0;
+    int64_t now = clock_wall();
+    while ((en = map_next(&c->sandboxes, &i))) {
+        struct sandbox *sb = en->value;
+        if (sb->state != SB_GONE)
+            continue;
+        if (now - sb->ended_ns > GONE_KEPT_NS || ++gone > GONE_KEPT) {
+            store_del_sandbox(c->store, sb->id, NULL, NULL);
+            sandbox_forget(sb);
+        }
+    }
+}
+
+static void use_template(struct sandbox *sb, int by)
+{
+    struct template *t = map_get(&sb->core->templates, sb->template_id);
+    if (t)
+        t->users = (unsigned)((int)t->users + by);
+}
+
+/* ---- the end ---- */
+static void tell_waiters(struct sandbox *sb)
+{
+    struct waiter *w;
+    struct list all;
+    list_init(&all);
+    list_each(w, &sb->waiters, link) {
+        list_del(&w->link);
+        list_add_tail(&all, &w->link);
+    }
+    list_each(w, &all, link) {
+        list_del(&w->link);
+        w->done(w->arg, sb, NULL);
+        free(w);
+    }
+}
+
+struct stored { struct core *core; char id[22]; };
+
+static void end_stored(void *arg, const struct err *e)
+{
+    struct stored s = *(struct stored *)arg;
+    free(arg);
+    if (e)
+        log_error("sandbox %s: storing its end: %s", s.id, e->msg);
+    struct sandbox *sb = map_get(&s.core->sandboxes, s.id);
+    if (!sb)
+        return;
+    announce(sb);
+    tell_waiters(sb);
+}
+
+static struct stored *stored_new(struct sandbox *sb)
+{
+    struct stored *s = xcalloc(1, sizeof *s);
+    s->core = sb->core;
+    memcpy(s->id, sb->id, sizeof s->id);
+    return s;
+}
+
+static void box_gone(void *arg)
+{
+    struct stored s = *(struct stored *)arg;
+    free(arg);
+    struct sandbox *sb = map_get(&s.core->sandboxes, s.id);
+    if (!sb || sb->state != SB_STOPPING)
+        return;
+    (void)advance(sb, SBE_ENDED, NULL);
+    if (!sb->ended_ns)
+        sb->ended_ns = clock_wall();
+    sandbox_store(sb, end_stored, stored_new(sb));
+}
+
+static void release(struct sandbox *sb)
+{
+    timer_stop(&sb->expiry);
+    if (sb->name && map_get(&sb->core->names, sb->name) == sb)
+        map_del(&sb->core->names, sb->name);
+}
+
+static void drop_box(struct sandbox *sb, void (*done)(void *arg), void *arg)
+{
+    struct box *b = sb->box;
+    sb->box = NULL;
+    if (b) {
+        use_template(sb, -1);
+        box_remove(b, done, arg);
+    } else if (done) {
+        loop_defer(sb->core->loop, done, arg);
+    }
+}
+
+int sandbox_kill(struct sandbox *sb, enum end_reason why, const char *message, sandbox_cb *done, void *arg, struct err *e)
+{
+    if (sb->state == SB_GONE)
+        return err_set(e, E_NOT_FOUND, "sandbox '%s' does not exist any more", sb->id);
+    if (done) {
+        struct waiter *w = xcalloc(1, sizeof *w);
+        w->done = done, w->arg = arg;
+        list_add_tail(&sb->waiters, &w->link);
+    }
+    if (sb->state == SB_STOPPING)
+        return 0;
+    if (advance(sb, SBE_KILL, e))
+        return -1;
+    set_end(sb, why, message);
+    sb->ended_ns = clock_wall();
+    release(sb);
+    announce(sb);
+    drop_box(sb, box_gone, stored_new(sb));
+    return 0;
+}
+
+/* Its machine is gone or useless: a guest's own doing ends it, a fault of the host leaves it `failed` to be seen. */
+void sandbox_box_ended(struct sandbox *sb, enum end_reason why, const char *message, bool host_fault)
+{
+    if (!host_fault) {
+        (void)sandbox_kill(sb, why, message, NULL, NULL, NULL); /* refused only when it is ending already */
+        return;
+    }
+    if (advance(sb, SBE_FAIL, NULL))
+        return;
+    set_end(sb, why, message);
+    sb->ended_ns = clock_wall();
+    release(sb);
+    drop_box(sb, NULL, NULL);
+    sandbox_store(sb, end_stored, stored_new(sb));
+    log_warn("sandbox %s failed: %s", sb->id, message);
+}
+
+void sandbox_lost(struct sandbox *sb, enum end_reason why, const char *message)
+{
+    if (sb->state == SB_STOPPING) { /* its end was under way: finish it */
+        box_gone(stored_new(sb));
+        return;
+    }
+    sandbox_box_ended(sb, why, message, true);
+}
+
+/* ---- creation ---- */
+static void created(struct creation *cr, struct sandbox *sb, const struct err *e)
+{
+    cr->done(cr->arg, sb, e);
+    free(cr);
+}
+
+static void create_failed(struct creation *cr, struct sandbox *sb, const struct err *e)
+{
+    struct err copy = *e;
+    cr->core->create_failures++;
+    if (sb && sb->state == SB_CREATING) {
+        (void)advance(sb, SBE_FAIL, NULL);
+        set_end(sb, END_HOST_FAULT, copy.msg);
+        release(sb);
+        drop_box(sb, NULL, NULL);
+        announce(sb);
+        sandbox_forget(sb); /* the caller got the reason; nothing of it stays */
+    }
+    created(cr, NULL, &copy);
+}
+
+static void running_stored(void *arg, const struct err *e)
+{
+    struct creation *cr = arg;
+    struct sandbox *sb = map_get(&cr->core->sandboxes, cr->id);
+    struct err gone;
+    if (!sb || (sb->state != SB_RUNNING)) {
+        err_set(&gone, E_CANCELED, "sandbox %s was killed while it was being created", cr->id);
+        created(cr, NULL, &gone);
+        return;
+    }
+    if (e) {
+        log_error("sandbox %s: storing it: %s", sb->id, e->msg);
+        (void)sandbox_kill(sb, END_HOST_FAULT, "its state could not be stored", NULL, NULL, NULL);
+        created(cr, NULL, e);
+        return;
+    }
+    cr->core->creates++;
+    announce(sb);
+    created(cr, sb, NULL);
+}
+
+static void box_configured(void *arg, struct box *b, const struct err *e)
+{
+    struct creation *cr = arg;
+    struct sandbox *sb = map_get(&cr->core->sandboxes, cr->id);
+    if (e) {
+        create_failed(cr, sb, e);
+        return;
+    }
+    if (!sb) {
+        box_remove(b, NULL, NULL);
+        struct err gone;
+        err_set(&gone, E_CANCELED, "sandbox %s was killed while it was being created", cr->id);
+        created(cr, NULL, &gone);
+        return;
+    }
+    (void)advance(sb, SBE_READY, NULL);
+    sb->started_ns = clock_wall();
+    sb->start_ms = (double)(clock_mono() - cr->begun) / 1e6;
+    sb->kernel = xstrdup(b->kernel);
+    arm_expiry(sb, (int64_t)sb->timeout_s * NS_PER_S);
+    sandbox_store(sb, running_stored, cr);
+}
+
+/* Give its box this sandbox's identity: at creation, and again after every takeover of the channel. */
+void sandbox_configure(struct sandbox *sb, box_cb *cb, void *arg)
+{
+    struct template *t = map_get(&sb->core->templates, sb->template_id);
+    struct kv env = {0};
+    if (t)
+        kv_copy(&env, &t->env);
+    for (size_t i = 0; i < sb->env.n; i++)
+        kv_set(&env, str_of(sb->env.at[i].k), str_of(sb->env.at[i].v));
+    struct box_identity id = {.sandbox = sb->id, .hostname = sb->name ? sb->name : sb->id, .env = &env, .generation = sb->generation};
+    if (t)
+        id.user = t->user, id.workdir = t->workdir;
+    box_configure(sb->box, &id, cb, arg);
+    kv_free(&env);
+}
+
+static void box_started(void *arg, struct box *b, const struct err *e)
+{
+    struct creation *cr = arg;
+    struct sandbox *sb = map_get(&cr->core->sandboxes, cr->id);
+    (void)b;
+    if (e) {
+        if (sb && sb->state == SB_CREATING) {
+            sb->box = NULL; /* it removes itself */
+            use_template(sb, -1);
+        }
+        create_failed(cr, sb, e);
+        return;
+    }
+    sandbox_configure(sb, box_configured, cr); /* a kill meanwhile would have removed the box, and this callback with it */
+}
+
+static int check_spec(struct core *c, const struct sandbox_spec *s, struct template *t, enum tier tier, struct err *e)
+{
+    uint32_t disk = s->disk_mib ? s->disk_mib : c->cfg.def_disk_mib;
+    if (c->stopping)
+        return err_set(e, E_UNAVAILABLE, "the daemon is stopping");
+    if (c->spawn_lost)
+        return err_set(e, E_UNAVAILABLE, "hutch-spawn is gone; restart the daemon (hutch down; hutch up)");
+    if (tier > (enum tier)c->cfg.min_tier)
+        return err_set(e, E_DENIED, "isolation '%s' is below the floor '%s' that the operator set", tier_name(tier), tier_name((enum tier)c->cfg.min_tier));
+    if (tier == TIER_VM && !c->vmh)
+        return err_set(e, E_UNSUPPORTED, "microVMs cannot run on this host; `hutch doctor` says why");
+    if (disk < t->disk_min_mib && tier == TIER_VM)
+        return err_set(e, E_INVALID, "disk_mib: template '%s' needs at least %u", t->name, t->disk_min_mib);
+    if (s->timeout_s > c->cfg.max_timeout_s)
+        return err_set(e, E_INVALID, "timeout_s: at most %u", c->cfg.max_timeout_s);
+    if (s->on_timeout == ON_TIMEOUT_PAUSE)
+        return err_set(e, E_UNSUPPORTED, "on_timeout: pausing is not available yet");
+    if (s->name && !name_ok(str_of(s->name)))
+        return err_set(e, E_INVALID, "name: must match [a-z0-9][a-z0-9-]{0,62}");
+    if (s->name && (map_get(&c->names, s->name) || map_get(&c->sandboxes, s->name)))
+        return err_set(e, E_CONFLICT, "a sandbox named '%s' exists already", s->name);
+    size_t living = 0, i = 0;
+    struct map_entry *en;
+    while ((en = map_next(&c->sandboxes, &i)))
+        living += ((struct sandbox *)en->value)->box != NULL;
+    if (living >= c->cfg.max_sandboxes)
+        return err_set(e, E_QUOTA, "%zu sandboxes run, the limit (HUTCH_MAX_SANDBOXES) is %u", living, c->cfg.max_sandboxes);
+    return 0;
+}
+
+int sandbox_create(struct core *c, const struct sandbox_spec *s, sandbox_cb *done, void *arg, struct err *e)
+{
+    struct template *t = template_find(c, s->template ? s->template : "base", e);
+    enum tier tier = s->tier ? (enum tier)s->tier : (enum tier)c->cfg.default_tier;
+    if (!t || check_spec(c, s, t, tier, e))
+        return -1;
+    struct sandbox *sb = sandbox_new(c);
+    id_make('i', sb->id);
+    sb->name = s->name ? xstrdup(s->name) : NULL;
+    sb->template_name = xstrdup(t->name);
+    memcpy(sb->template_id, t->id, sizeof sb->template_id);
+    sb->tier = tier;
+    sb->state = SB_CREATING;
+    sb->cpu_millis = s->cpu_millis ? s->cpu_millis : 1000;
+    sb->memory_mib = s->memory_mib ? s->memory_mib : c->cfg.def_memory_mib;
+    sb->disk_mib = s->disk_mib ? s->disk_mib : c->cfg.def_disk_mib;
+    if (!s->disk_mib && tier == TIER_VM && sb->disk_mib < t->disk_min_mib)
+        sb->disk_mib = t->disk_min_mib;
+    sb->timeout_s = s->timeout_s ? s->timeout_s : c->cfg.def_timeout_s;
+    sb->on_timeout = s->on_timeout;
+    kv_copy(&sb->env, &s->env);
+    kv_copy(&sb->metadata, &s->metadata);
+    sb->generation = 1;
+    unsigned char token[20];
+    random_bytes(token, sizeof token);
+    hex_encode(token, sizeof token, sb->token);
+    sb->created_ns = clock_wall();
+    if (sb->created_ns <= c->last_created_ns)
+        sb->created_ns = c->last_created_ns + 1; /* order of creation is a total order */
+    c->last_created_ns = sb->created_ns;
+    map_set(&c->sandboxes, sb->id, sb);
+    if (sb->name)
+        map_set(&c->names, sb->name, sb);
+
+    struct creation *cr = xcalloc(1, sizeof *cr);
+    *cr = (struct creation){.core = c, .done = done, .arg = arg, .begun = clock_mono()};
+    memcpy(cr->id, sb->id, sizeof cr->id);
+    struct box_spec spec = {.tier = tier, .cpu_millis = sb->cpu_millis, .memory_mib = sb->memory_mib, .disk_mib = sb->disk_mib};
+    memcpy(spec.template_id, t->id, sizeof spec.template_id);
+    const char *path = tier == TIER_VM ? "restore" : "cold";
+    use_template(sb, 1);
+    sb->box = pool_take(c, &spec, &path);
+    bool pooled = sb->box != NULL;
+    sb->start_path = xstrdup(path);
+    if (!pooled)
+        sb->box = box_start(c, &spec, false, box_started, cr);
+    sb->box->owner = sb;
+    memcpy(sb->box_id, sb->box->id, sizeof sb->box_id);
+    if (pooled)
+        sandbox_configure(sb, box_configured, cr);
+    return 0;
+}
+
+int sandbox_set_timeout(struct sandbox *sb, uint32_t seconds, struct err *e)
+{
+    if (sb->state != SB_RUNNING)
+        return err_set(e, sb->state == SB_GONE ? E_NOT_FOUND : E_CONFLICT, "sandbox %s is %s", sb->id, state_name(sb->state));
+    if (seconds > sb->core->cfg.max_timeout_s)
+        return err_set(e, E_INVALID, "timeout_s: at most %u", sb->core->cfg.max_timeout_s);
+    sb->timeout_s = seconds;
+    arm_expiry(sb, (int64_t)seconds * NS_PER_S);
+    sandbox_store(sb, NULL, NULL);
+    return 0;
+}
+
+int sandbox_rename(struct sandbox *sb, const char *name, struct err *e)
+{
+    struct core *c = sb->core;
+    if (name && !name_ok(str_of(name)))
+        return err_set(e, E_INVALID, "name: must match [a-z0-9][a-z0-9-]{0,62}");
+    struct sandbox *other = name ? map_get(&c->names, name) : NULL;
+    if ((other && other != sb) || (name && map_get(&c->sandboxes, name)))
+        return err_set(e, E_CONFLICT, "a sandbox named '%s' exists already", name);
+    if (sb->name && map_get(&c->names, sb->name) == sb)
+        map_del(&c->names, sb->name);
+    free(sb->name);
+    sb->name = name ? xstrdup(name) : NULL;
+    if (name)
+        map_set(&c->names, name, sb);
+    sandbox_store(sb, NULL, NULL);
+    return 0;
+}
+
+int sandbox_set_metadata(struct sandbox *sb, const struct kv *m, struct err *e)
+{
+    (void)e;
+    struct kv copy = {0};
+    kv_copy(&copy, m);
+    kv_free(&sb->metadata);
+    sb->metadata = copy;
+    sandbox_store(sb, NULL, NULL);
+    return 0;
+}
+
+/* ---- metrics: the cgroup's word for CPU and memory of a container, the agent's for a VM; disk from the agent ---- */
+struct metrics_wait {
+    struct core *core;
+    char id[22];
+    struct sandbox_metrics m;
+    void (*cb)(void *arg, const struct err *e, const struct sandbox_metrics *m);
+    void *arg;
+};
+
+static void metrics_stat(void *arg, const struct err *e, const struct sp_stat *st)
+{
+    struct metrics_wait *w = arg;
+    if (!e) {
+        w->m.cpu_ns = st->cpu_ns;
+        w->m.mem_used = st->mem_bytes > st->mem_cache ? st->mem_bytes - st->mem_cache : st->mem_bytes;
+        w->m.mem_cache = st->mem_cache;
+        w->m.nproc = st->nproc;
+        if (st->disk_bytes)
+            w->m.disk_used = st->disk_used, w->m.disk_total = st->disk_bytes;
+    }
+    w->cb(w->arg, e, &w->m);
+    free(w);
+}
+
+static void metrics_agent(void *arg, const struct err *e, struct rec r)
+{
+    struct metrics_wait *w = arg;
+    struct sandbox *sb = map_get(&w->core->sandboxes, w->id);
+    struct err gone;
+    if (!e && (!sb || !sb->box)) {
+        err_set(&gone, E_GONE, "the sandbox ended");
+        e = &gone;
+    }
+    if (e) {
+        w->cb(w->arg, e, NULL);
+        free(w);
+        return;
+    }
+    w->m.cpu_ns = rec_u64_or(r, T_CPU_NS, 0);
+    w->m.mem_used = rec_u64_or(r, T_MEM_USED, 0), w->m.mem_cache = rec_u64_or(r, T_MEM_CACHE, 0);
+    w->m.disk_used = rec_u64_or(r, T_DISK_USED, 0), w->m.disk_total = rec_u64_or(r, T_DISK_BYTES, 0);
+    w->m.nproc = rec_u64_or(r, T_NPROC, 0);
+    if (sb->tier == TIER_CONTAINER) {
+        box_stat(sb->box, metrics_stat, w);
+        return;
+    }
+    w->cb(w->arg, NULL, &w->m);
+    free(w);
+}
+
+int sandbox_metrics(struct sandbox *sb, void (*cb)(void *arg, const struct err *e, const struct sandbox_metrics *m), void *arg, struct err *e)
+{
+    static const struct call_ops ops = {.done = metrics_agent};
+    struct agent *a = sandbox_agent(sb, e);
+    if (!a)
+        return -1;
+    struct metrics_wait *w = xcalloc(1, sizeof *w);
+    *w = (struct metrics_wait){.core = sb->core, .cb = cb, .arg = arg};
+    memcpy(w->id, sb->id, sizeof w->id);
+    w->m.mem_total = (uint64_t)sb->memory_mib << 20;
+    w->m.cpu_count = (sb->cpu_millis + 999) / 1000;
+    if (!agent_call(a, OP_METRICS, NULL, &ops, w, e)) {
+        free(w);
+        return -1;
+    }
+    return 0;
+}
+
+/* ---- after a restart ---- */
+struct sandbox *sandbox_adopt_row(struct core *c, const void *row)
+{
+    const struct sandbox_row *r = row;
+    int st = state_parse(r->state ? r->state : "");
+    enum tier tier;
+    if (st < 0 || !r->id || !id_ok(str_of(r->id)) || !r->tier || tier_parse(r->tier, &tier))
+        return NULL;
+    struct sandbox *sb = sandbox_new(c);
+    (void)snprintf(sb->id, sizeof sb->id, "%s", r->id);
+    (void)snprintf(sb->box_id, sizeof sb->box_id, "%s", r->box_id ? r->box_id : "");
+    (void)snprintf(sb->template_id, sizeof sb->template_id, "%s", r->template_id ? r->template_id : "");
+    (void)snprintf(sb->token, sizeof sb->token, "%s", r->token ? r->token : "");
+    sb->name = r->name ? xstrdup(r->name) : NULL;
+    sb->template_name = xstrdup(r->template_name ? r->template_name : "");
+    sb->tier = tier, sb->state = (enum sb_state)st;
+    sb->cpu_millis = (uint32_t)r->cpu_millis, sb->memory_mib = (uint32_t)r->memory_mib, sb->disk_mib = (uint32_t)r->disk_mib;
+    sb->timeout_s = (uint32_t)r->timeout_s;
+    sb->on_timeout = r->on_timeout && !strcmp(r->on_timeout, "pause") ? ON_TIMEOUT_PAUSE : ON_TIMEOUT_KILL;
+    sb->created_ns = r->created_wall_ns, sb->started_ns = r->started_wall_ns, sb->expires_ns = r->expires_wall_ns, sb->ended_ns = r->ended_wall_ns;
+    sb->end_reason = end_parse(r->end_reason);
+    sb->end_message = r->end_message ? xstrdup(r->end_message) : NULL;
+    sb->generation = (uint64_t)r->generation;
+    sb->start_path = xstrdup(r->start_path ? r->start_path : "");
+    sb->start_ms = (double)r->start_ns / 1e6;
+    sb->kernel = r->kernel ? xstrdup(r->kernel) : NULL;
+    struct err e;
+    if (kv_from_json(&sb->env, r->env_json, &e) || kv_from_json(&sb->metadata, r->metadata_json, &e))
+        log_warn("sandbox %s: its stored maps are damaged: %s", sb->id, e.msg);
+    map_set(&c->sandboxes, sb->id, sb);
+    if (sb->name && sb->state != SB_GONE && sb->state != SB_FAILED)
+        map_set(&c->names, sb->name, sb);
+    if (sb->created_ns > c->last_created_ns)
+        c->last_created_ns = sb->created_ns;
+    return sb;
+}
+
+void sandbox_resumed(struct sandbox *sb)
+{
+    int64_t left = sb->expires_ns - clock_wall();
+    use_template(sb, 1);
+    sb->expires_mono = clock_mono() + left;
+    timer_arm(&sb->expiry, left > 0 ? left : 0);
+}

@@ -1,0 +1,79 @@
+/* A sandbox: the row, its living box, its clock. Created, found and ended here
+ * and nowhere else. A pointer is valid until the loop turn ends; whoever waits
+ * keeps the id and looks it up again. */
+#pragma once
+#include "base/err.h"
+#include "base/list.h"
+#include "core/kv.h"
+#include "core/state.h"
+#include "loop/loop.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct core;
+struct box;
+struct agent;
+
+enum tier { TIER_VM = 1, TIER_CONTAINER = 2 };
+const char *tier_name(enum tier t);
+int tier_parse(const char *s, enum tier *ret); /* -1 unknown */
+
+struct sandbox_spec {
+    const char *template; /* NULL: base */
+    const char *name;     /* NULL: none */
+    int tier;             /* 0: auto */
+    uint32_t cpu_millis, memory_mib, disk_mib, timeout_s; /* 0: default */
+    enum on_timeout { ON_TIMEOUT_KILL = 0, ON_TIMEOUT_PAUSE } on_timeout;
+    struct kv env, metadata; /* copied */
+};
+
+struct sandbox {
+    struct core *core;
+    char id[22];
+    char *name, *template_name;
+    char template_id[22], box_id[22];
+    enum tier tier;
+    enum sb_state state;
+    uint32_t cpu_millis, memory_mib, disk_mib, timeout_s;
+    enum on_timeout on_timeout;
+    int64_t created_ns, started_ns, expires_ns, ended_ns; /* wall */
+    int64_t expires_mono;                                 /* what the timer obeys */
+    enum end_reason end_reason;
+    char *end_message;
+    struct kv env, metadata;
+    uint64_t generation;
+    char token[41];
+    char *start_path, *kernel; /* "pool", "6.1.0-…" */
+    double start_ms;
+    uint64_t oom_seen;
+    struct box *box;           /* while creating/running/stopping */
+    struct timer expiry;
+    struct list waiters;       /* callers of kill that wait for the end */
+};
+
+typedef void sandbox_cb(void *arg, struct sandbox *sb /* NULL on error */, const struct err *e);
+/* Validates, claims or starts a box, configures it, stores the row, then calls back. -1 + e: refused at once. */
+int sandbox_create(struct core *c, const struct sandbox_spec *spec, sandbox_cb *done, void *arg, struct err *e);
+struct sandbox *sandbox_find(struct core *c, const char *id_or_name, struct err *e); /* gone ones only by id, for 24 h */
+/* Ends it; done (may be NULL) when nothing of it is left. Idempotent while stopping. */
+int sandbox_kill(struct sandbox *sb, enum end_reason why, const char *message, sandbox_cb *done, void *arg, struct err *e);
+int sandbox_set_timeout(struct sandbox *sb, uint32_t seconds, struct err *e);
+int sandbox_rename(struct sandbox *sb, const char *name /* NULL: none */, struct err *e);
+int sandbox_set_metadata(struct sandbox *sb, const struct kv *m, struct err *e);
+/* The channel of a running sandbox; NULL + typed error (not running, gone, …) otherwise. */
+struct agent *sandbox_agent(struct sandbox *sb, struct err *e);
+
+struct sandbox_filter {
+    unsigned states;          /* bit set over sb_state; 0: all but gone */
+    const char *name, *template;
+    struct kv meta;           /* all must match */
+    size_t limit;
+    const char *cursor;       /* "" or NULL: from the newest */
+};
+/* Newest first. Returns the number; ret_more: another page follows after the last one. */
+size_t sandbox_list(struct core *c, const struct sandbox_filter *f, struct sandbox **ret, size_t max, bool *ret_more, struct err *e);
+
+struct sandbox_metrics { uint64_t cpu_ns, mem_used, mem_cache, mem_total, disk_used, disk_total, nproc; uint32_t cpu_count; };
+int sandbox_metrics(struct sandbox *sb, void (*cb)(void *arg, const struct err *e, const struct sandbox_metrics *m), void *arg, struct err *e);
+const char *sandbox_boundary(const struct sandbox *sb); /* in plain words */
+const char *sandbox_accel(const struct sandbox *sb);    /* "kvm", "tcg" or "none" */

@@ -1,0 +1,44 @@
+/* Templates: catalogue and builds. A template is published whole or not at
+ * all; "built" means a sandbox was started from it and ran a command. */
+#pragma once
+#include "base/err.h"
+#include "base/list.h"
+#include "core/kv.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+struct core;
+
+struct template {
+    char id[22];
+    char *name;
+    int64_t created_ns;
+    char *source, *parent /* id or NULL */;
+    uint64_t size_bytes;
+    uint32_t disk_min_mib;
+    struct kv env;
+    char *user, *workdir, *start, *ready; /* NULL: default */
+    char *content_key;                    /* recipe hash, NULL */
+    bool warm_container, warm_vm;
+    bool proven, retired;                       /* another template took its name */
+    unsigned users;                       /* live sandboxes and boxes standing on it */
+};
+void template_free(struct template *t);
+struct template *template_find(struct core *c, const char *name_or_id, struct err *e);
+size_t template_list(struct core *c, struct template **ret, size_t max); /* by name */
+int template_remove(struct core *c, struct template *t, void (*done)(void *arg, const struct err *e), void *arg, struct err *e);
+
+struct build; /* one build in progress */
+struct build_ops {
+    void (*progress)(void *arg, int percent, const char *step);
+    void (*log)(void *arg, const char *line);
+    void (*done)(void *arg, const struct template *t, const struct err *e); /* last */
+};
+/* A built-in recipe ("base", "code-interpreter"). Already there and !force: done at once with it. */
+struct build *build_builtin(struct core *c, const char *name, const char *builtin, bool force, const struct build_ops *ops, void *arg, struct err *e);
+/* recipe text; context_fd: a tar file (taken) or -1. */
+struct build *build_recipe(struct core *c, const char *name, const char *recipe, size_t n, int context_fd, bool force, const struct build_ops *ops, void *arg, struct err *e);
+/* image_fd: an OCI layout or docker-archive tar, seekable (taken). */
+struct build *build_import(struct core *c, const char *name, int image_fd, const struct build_ops *ops, void *arg, struct err *e);
+void build_cancel(struct build *b); /* the client left: stop it, leave nothing; no callback after this */
+int build_tempfile(struct core *c, struct err *e); /* an unlinked file on the home's disk for uploads */

@@ -1,0 +1,317 @@
+#include "core/variant.h"
+#include "base/clock.h"
+#include "base/enc.h"
+#include "base/log.h"
+#include "core/agent.h"
+#include "core/internal.h"
+#include "core/prime.h"
+#include "core/template.h"
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CACHED_MAX 8
+
+struct waiter { struct list link; variant_progress *progress; void *progress_arg; variant_cb *cb; void *arg; };
+
+struct entry {
+    struct list link;
+    struct core *core;
+    struct vm_spec spec;
+    struct list waiters;
+    struct vm_variant *v; /* our reference once loaded */
+    bool busy;
+    int64_t used_ns;
+    struct vm_build *build;
+    struct agent *agent; /* of the guest being prepared */
+    struct prime *prime;
+    struct prime_cmd start[2];
+    const char *argv[2][4];
+};
+
+struct variants { struct list all; };
+
+static void try_load(struct entry *en);
+
+static void agent_drop(struct entry *en)
+{
+    prime_cancel(en->prime);
+    en->prime = NULL;
+    agent_free(en->agent);
+    en->agent = NULL;
+}
+
+static void answer(struct entry *en, struct vm_variant *v, const struct err *e)
+{
+    struct waiter *w;
+    struct list ready;
+    list_init(&ready);
+    en->busy = false;
+    list_each(w, &en->waiters, link) {
+        list_del(&w->link);
+        list_add_tail(&ready, &w->link);
+    }
+    list_each(w, &ready, link) {
+        list_del(&w->link);
+        w->cb(w->arg, v ? vm_variant_ref(v) : NULL, e);
+        free(w);
+    }
+}
+
+/* ---- preparing a booted guest ---- */
+static void prepared(struct entry *en, const struct err *e)
+{
+    struct vm_build *b = en->build;
+    agent_drop(en);
+    vm_build_prepared(b, e);
+}
+
+static void sync_done(void *arg, const struct err *e, struct rec r)
+{
+    (void)r;
+    prepared(arg, e);
+}
+
+static void step_done(void *arg, const struct err *e)
+{
+    struct entry *en = arg;
+    static const struct call_ops ops = {.done = sync_done};
+    struct err no;
+    en->prime = NULL;
+    if (e) {
+        prepared(en, e);
+        return;
+    }
+    if (!agent_call(en->agent, OP_SYNC, NULL, &ops, en, &no))
+        prepared(en, &no);
+}
+
+/* START and READY of the template run in the guest that becomes the snapshot. */
+static void warmed(void *arg, const struct err *e)
+{
+    struct entry *en = arg;
+    struct template *t = map_get(&en->core->templates, en->spec.template_id);
+    size_t n = 0;
+    en->prime = NULL;
+    if (e || !t || (!t->start && !t->ready)) {
+        step_done(en, e);
+        return;
+    }
+    if (t->start) {
+        const char *const v[4] = {"/bin/bash", "-lc", t->start, NULL};
+        memcpy(en->argv[n], v, sizeof v);
+        en->start[n] = (struct prime_cmd){.argv = en->argv[n], .user = t->user, .background = true, .must = true};
+        n++;
+    }
+    if (t->ready) {
+        const char *const v[4] = {"/bin/bash", "-lc", t->ready, NULL};
+        memcpy(en->argv[n], v, sizeof v);
+        en->start[n] = (struct prime_cmd){.argv = en->argv[n], .user = t->user, .must = true, .retry_ms = 120000, .timeout_ms = 30000};
+        n++;
+    }
+    en->prime = prime_run(en->core->loop, en->agent, en->start, n, step_done, en);
+}
+
+static void grown(void *arg, const struct err *e, struct rec r)
+{
+    (void)r;
+    struct entry *en = arg;
+    if (e) {
+        prepared(en, e);
+        return;
+    }
+    en->prime = prime_run(en->core->loop, en->agent, prime_template, prime_template_n, warmed, en);
+}
+
+static void configured(void *arg, const struct err *e, struct rec r)
+{
+    (void)r;
+    struct entry *en = arg;
+    static const struct call_ops ops = {.done = grown};
+    struct err no;
+    if (e || !agent_call(en->agent, OP_GROW, NULL, &ops, en, &no))
+        prepared(en, e ? e : &no);
+}
+
+static void channel_broken(void *arg, const struct err *why)
+{
+    (void)arg;
+    log_debug("preparing a variant: %s", why->msg); /* the build's own watchdog decides */
+}
+
+static void prepare(void *arg, struct vm_build *b, int chan_fd)
+{
+    static const struct call_ops ops = {.done = configured};
+    struct entry *en = arg;
+    struct err e;
+    agent_drop(en);
+    en->build = b;
+    en->agent = agent_new(en->core->loop, dup(chan_fd), channel_broken, en);
+    agent_sync(en->agent, false, NULL, NULL);
+    auto_buf rec = {0};
+    unsigned char entropy[64];
+    random_bytes(entropy, sizeof entropy);
+    rec_put(&rec, T_ENTROPY, entropy, sizeof entropy);
+    rec_put_u64(&rec, T_WALL_NS, (uint64_t)clock_wall());
+    rec_put_str(&rec, T_HOSTNAME, "hutch");
+    rec_put_str(&rec, T_MACHINE_ID, "00000000000000000000000000000000");
+    rec_put_u64(&rec, T_GENERATION, 0);
+    rec_put_str(&rec, T_SANDBOX, "template");
+    rec_put_u64(&rec, T_FLAGS, CFG_PRIME);
+    struct template *t = map_get(&en->core->templates, en->spec.template_id);
+    char **env = t ? kv_to_env(&t->env) : NULL;
+    for (char **p = env; p && *p; p++)
+        rec_put_str(&rec, T_ENV, *p);
+    env_free(env);
+    if (t && t->user)
+        rec_put_str(&rec, T_USER, t->user);
+    if (t && t->workdir)
+        rec_put_str(&rec, T_CWD, t->workdir);
+    if (!agent_call(en->agent, OP_CONFIGURE, &rec, &ops, en, &e))
+        prepared(en, &e);
+}
+
+static void build_progress(void *arg, int percent, const char *what)
+{
+    struct entry *en = arg;
+    struct waiter *w;
+    list_each(w, &en->waiters, link)
+        if (w->progress)
+            w->progress(w->progress_arg, percent, what);
+}
+
+static void evict(struct core *c)
+{
+    struct entry *en, *oldest = NULL;
+    size_t n = 0;
+    list_each(en, &c->variants->all, link)
+        if (en->v && !en->busy) {
+            n++;
+            if (!oldest || en->used_ns < oldest->used_ns)
+                oldest = en;
+        }
+    if (n <= CACHED_MAX || !oldest)
+        return;
+    list_del(&oldest->link);
+    vm_variant_unref(oldest->v);
+    free(oldest);
+}
+
+static void loaded(struct entry *en, struct vm_variant *v)
+{
+    en->v = v;
+    struct template *t = map_get(&en->core->templates, en->spec.template_id);
+    if (t)
+        t->warm_vm = true;
+    answer(en, v, NULL);
+    evict(en->core);
+}
+
+static void build_done(void *arg, struct vm_variant *v, const struct err *e)
+{
+    struct entry *en = arg;
+    agent_drop(en);
+    en->build = NULL;
+    if (e) {
+        struct err wrapped = *e;
+        err_wrap(&wrapped, "preparing the microVM snapshot");
+        answer(en, NULL, &wrapped);
+        return;
+    }
+    loaded(en, v);
+}
+
+static void load_done(void *arg, struct vm_variant *v, const struct err *e)
+{
+    static const struct vm_build_ops ops = {.progress = build_progress, .prepare = prepare, .done = build_done};
+    struct entry *en = arg;
+    struct err no;
+    if (!e) {
+        loaded(en, v);
+        return;
+    }
+    if (e->code != E_NOT_FOUND && e->code != E_CONFLICT) {
+        answer(en, NULL, e);
+        return;
+    }
+    if (e->code == E_CONFLICT)
+        log_info("rebuilding a microVM snapshot: %s", e->msg);
+    if (!vm_variant_build(en->core->vmh, &en->spec, &ops, en, &no))
+        answer(en, NULL, &no);
+}
+
+static void try_load(struct entry *en) { vm_variant_load(en->core->vmh, &en->spec, load_done, en); }
+
+static bool same(const struct vm_spec *a, const struct vm_spec *b)
+{
+    return !strcmp(a->template_id, b->template_id) && a->ram_mib == b->ram_mib && a->vcpus == b->vcpus && a->disk_mib == b->disk_mib;
+}
+
+static void answer_later(void *arg)
+{
+    struct entry *en = arg;
+    if (en->v)
+        answer(en, en->v, NULL);
+}
+
+void variant_get(struct core *c, const struct vm_spec *spec, variant_progress *progress, void *progress_arg, variant_cb *cb, void *arg)
+{
+    struct entry *en = NULL, *it;
+    if (!c->variants) {
+        c->variants = xcalloc(1, sizeof *c->variants);
+        list_init(&c->variants->all);
+    }
+    list_each(it, &c->variants->all, link)
+        if (same(&it->spec, spec))
+            en = it;
+    if (!en) {
+        en = xcalloc(1, sizeof *en);
+        en->core = c, en->spec = *spec;
+        list_init(&en->waiters);
+        list_add_tail(&c->variants->all, &en->link);
+    }
+    en->used_ns = clock_mono();
+    struct waiter *w = xcalloc(1, sizeof *w);
+    *w = (struct waiter){.progress = progress, .progress_arg = progress_arg, .cb = cb, .arg = arg};
+    list_add_tail(&en->waiters, &w->link);
+    if (en->busy)
+        return;
+    en->busy = true;
+    if (en->v)
+        loop_defer(c->loop, answer_later, en);
+    else
+        try_load(en);
+}
+
+void variant_drop(struct core *c, const char *template_id)
+{
+    struct entry *en;
+    if (!c->variants)
+        return;
+    list_each(en, &c->variants->all, link)
+        if (!en->busy && !strcmp(en->spec.template_id, template_id)) {
+            list_del(&en->link);
+            vm_variant_unref(en->v);
+            free(en);
+        }
+}
+
+void variants_free(struct core *c)
+{
+    struct entry *en;
+    if (!c->variants)
+        return;
+    list_each(en, &c->variants->all, link) {
+        list_del(&en->link);
+        agent_drop(en);
+        if (en->build)
+            vm_build_cancel(en->build);
+        vm_variant_unref(en->v);
+        struct waiter *w;
+        list_each(w, &en->waiters, link)
+            free(w);
+        free(en);
+    }
+    free(c->variants);
+    c->variants = NULL;
+}

@@ -1,0 +1,193 @@
+#include "guest/agent.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "guest/proc.h"
+#include "guest/sys.h"
+#include "wire/msg.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+
+#define RUNS_PER_TURN 64
+#define EVENTS_MAX    32
+
+enum { ANY = 1 /* before CONFIGURE */, COLD = 2 /* while frozen */ };
+static const struct {
+    op_fn *fn;
+    uint8_t when;
+} ops[OP_MAX] = {
+    [OP_CONFIGURE] = {op_configure, ANY | COLD},
+    [OP_PING] = {op_ping, ANY | COLD},
+    [OP_START] = {op_start, 0},
+    [OP_ATTACH] = {op_attach, COLD},
+    [OP_PROCS] = {op_procs, COLD},
+    [OP_SIGNAL] = {op_signal, COLD},
+    [OP_RESIZE] = {op_resize, COLD},
+    [OP_INPUT] = {op_input, COLD},
+    [OP_CLOSE_STDIN] = {op_close_stdin, COLD},
+    [OP_STAT] = {op_stat, 0},
+    [OP_LIST] = {op_list, 0},
+    [OP_MKDIR] = {op_mkdir, 0},
+    [OP_MOVE] = {op_move, 0},
+    [OP_REMOVE] = {op_remove, 0},
+    [OP_SETATTR] = {op_setattr, 0},
+    [OP_SYMLINK] = {op_symlink, 0},
+    [OP_READ] = {op_read, 0},
+    [OP_WRITE] = {op_write, 0},
+    [OP_WATCH] = {op_watch, 0},
+    [OP_METRICS] = {op_metrics, COLD},
+    [OP_PORTS] = {op_ports, COLD},
+    [OP_CONNECT] = {op_connect, 0},
+    [OP_GROW] = {op_grow, 0},
+    [OP_SYNC] = {op_sync, 0},
+    [OP_FREEZE] = {op_freeze, COLD},
+    [OP_THAW] = {op_thaw, COLD},
+    [OP_SHUTDOWN] = {op_shutdown, ANY | COLD},
+};
+
+void agent_request(struct agent *a, uint32_t id, uint8_t op, struct rec r)
+{
+    struct err e = {0};
+    struct req q = {a, id, op, r};
+    if (op >= OP_MAX || !ops[op].fn)
+        err_set(&e, E_UNSUPPORTED, "the agent does not know operation %u", op);
+    else if (!rec_ok(r))
+        err_set(&e, E_INVALID, "malformed request");
+    else if (!a->configured && !(ops[op].when & ANY))
+        err_set(&e, E_UNAVAILABLE, "the sandbox is not configured yet");
+    else if (a->frozen && !(ops[op].when & COLD))
+        err_set(&e, E_UNAVAILABLE, "the sandbox is frozen");
+    else {
+        ops[op].fn(&q);
+        return;
+    }
+    reply_err(a, id, &e);
+}
+
+void agent_on_sync(struct agent *a) { a->configured = false; }
+
+void op_ping(const struct req *q)
+{
+    rec_put_u64(reply_begin(q->a), T_GENERATION, q->a->generation);
+    reply_send(q->a, q->id);
+}
+
+static void on_sigchld(struct agent *a, struct io *io, uint32_t events)
+{
+    struct signalfd_siginfo si;
+    (void)events;
+    (void)!read(io->fd, &si, sizeof si); /* SIGCHLD does not queue: one read takes it, waitid below takes them all */
+    procs_reap(a);
+}
+
+/* Best effort: what the jail or kernel does not allow is left as it is. */
+static void harden(struct agent *a)
+{
+    struct rlimit rl;
+    auto_fd fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (fd >= 0)
+        (void)!write(fd, "-1000", 5);
+    if (!getrlimit(RLIMIT_NOFILE, &rl) && rl.rlim_cur < rl.rlim_max) {
+        rl.rlim_cur = rl.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &rl);
+    }
+    (void)prctl(PR_SET_DUMPABLE, 0); /* after the write above: /proc/self changes owner */
+    (void)signal(SIGPIPE, SIG_IGN);
+    umask(022);
+    (void)a;
+}
+
+int agent_init(struct agent *a, const struct agent_opts *o, struct err *e)
+{
+    sigset_t set;
+    memset(a, 0, sizeof *a);
+    a->vm = o->vm;
+    a->cg_user = -1;
+    a->child_io = (struct io){.fd = -1, .fn = on_sigchld};
+    procs_init(a);
+    harden(a);
+    if (loop_init(&a->loop))
+        return err_sys(e, errno, "epoll");
+    a->devnull = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (a->devnull < 0)
+        return err_sys(e, errno, "/dev/null");
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    (void)signal(SIGCHLD, SIG_DFL);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    a->child_io.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (a->child_io.fd < 0)
+        return err_sys(e, errno, "signalfd");
+    io_set(&a->loop, &a->child_io, EPOLLIN);
+    if (fd_nonblock(o->fd) || fd_cloexec(o->fd, true))
+        return err_sys(e, errno, "channel");
+    chan_init(a, o->fd, o->vm);
+    sys_init(a);
+    return 0;
+}
+
+bool agent_turn(struct agent *a, bool wait)
+{
+    struct epoll_event ev[EVENTS_MAX];
+    struct chan *c = &a->chan;
+    chan_resume(a);
+    for (int i = 0; i < RUNS_PER_TURN && !list_empty(&c->runq) && chan_pending(c) < OUT_RUN; i++) {
+        struct stream *s = container_of(c->runq.next, struct stream, run);
+        list_del(&s->run);
+        if (s->ops->run(a, s))
+            stream_wake(a, s);
+    }
+    if (!chan_flush(a))
+        a->stop = true;
+    loop_funeral(&a->loop);
+    if (a->stop)
+        return false;
+    bool busy = !wait || (!list_empty(&c->runq) && chan_pending(c) < OUT_RUN) || (c->stalled && chan_pending(c) <= OUT_READ / 2);
+    int n = epoll_wait(a->loop.ep, ev, EVENTS_MAX, loop_wait_ms(&a->loop, busy));
+    for (int i = 0; i < n; i++) {
+        struct io *io = ev[i].data.ptr;
+        if (io->fd >= 0)
+            io->fn(a, io, ev[i].events);
+    }
+    loop_timers(&a->loop, a);
+    return true;
+}
+
+void agent_fini(struct agent *a)
+{
+    chan_fini(a);
+    procs_fini(a);
+    io_close(&a->loop, &a->child_io);
+    if (a->devnull >= 0)
+        close(a->devnull);
+    if (a->cg_user >= 0)
+        close(a->cg_user);
+    users_free(&a->users);
+    free(a->def_user), free(a->def_cwd);
+    buf_free(&a->env);
+    loop_fini(&a->loop);
+}
+
+int agent_run(const struct agent_opts *o)
+{
+    struct err e = {0};
+    struct agent *a = xcalloc(1, sizeof *a);
+    if (agent_init(a, o, &e)) {
+        sys_console("hutch-agent: %s\n", e.msg);
+        return 1;
+    }
+    while (agent_turn(a, true))
+        ;
+    sys_end(a);
+    agent_fini(a);
+    free(a);
+    return 0;
+}

@@ -1,0 +1,58 @@
+/* hutch-agent: PID 1 of a sandbox. Everything it knows hangs on one struct, and
+ * one thread works on it. The host end of the channel is trusted to command,
+ * not to be well-formed; user processes are trusted with nothing. */
+#pragma once
+#include "base/err.h"
+#include "guest/chan.h"
+#include "guest/loop.h"
+#include "guest/users.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define PATH_LIMIT   4096
+#define PROC_HASH    256
+#define PROCS_MAX    1024 /* alive */
+#define EXITED_MAX   64
+#define EXITED_NS    (300 * 1000000000LL)
+
+struct agent {
+    struct loop loop;
+    struct chan chan;
+    struct users users;
+    bool vm;
+    bool configured; /* since the last sync */
+    bool frozen;
+    bool stop;       /* OP_SHUTDOWN was answered, or the channel is gone */
+    struct io child_io; /* signalfd of SIGCHLD */
+    int devnull;
+    int cg_user;     /* vm: fd of /sys/fs/cgroup/user, else -1 */
+    uint64_t generation;
+    char sandbox[64];
+    char *def_user, *def_cwd;
+    struct buf env;  /* T_ENV of CONFIGURE: "K=V\0" one after the other */
+    struct list procs_hash[PROC_HASH];
+    struct list procs, exited; /* alive / ended, oldest first */
+    unsigned nprocs, nexited;
+    uint64_t serial;           /* of the next process: names its cgroup and marks its environment */
+    uint64_t oom_seen;         /* vm: /proc/vmstat oom_kill as last looked at */
+};
+
+struct agent_opts {
+    int fd;
+    bool vm;
+};
+/* Serves the channel until shutdown or loss of the channel; returns what PID 1 should exit with. */
+int agent_run(const struct agent_opts *o);
+/* In steps, for tests and fuzzers. */
+int agent_init(struct agent *a, const struct agent_opts *o, struct err *e);
+bool agent_turn(struct agent *a, bool wait); /* one loop turn; false: over */
+void agent_fini(struct agent *a);
+void agent_request(struct agent *a, uint32_t id, uint8_t op, struct rec r);
+void agent_on_sync(struct agent *a); /* called by chan at a takeover */
+
+/* Handlers, one per operation; each answers exactly once, now or through a stream. */
+typedef void op_fn(const struct req *q);
+op_fn op_configure, op_ping, op_start, op_attach, op_procs, op_signal, op_resize, op_input, op_close_stdin, op_stat, op_list,
+    op_mkdir, op_move, op_remove, op_setattr, op_symlink, op_read, op_write, op_watch, op_metrics, op_ports, op_connect, op_grow,
+    op_sync, op_freeze, op_thaw, op_shutdown;

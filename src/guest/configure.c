@@ -1,0 +1,253 @@
+/* OP_CONFIGURE: what makes this sandbox itself and not its template. Every
+ * step names itself when it fails, and nothing is answered as if it had
+ * worked. No process is started unless there are hooks. */
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "guest/path.h"
+#include "guest/spawn.h"
+#include "guest/sys.h"
+#include "wire/msg.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/random.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+
+#define HOOKS_DIR "/etc/hutch/post-restore.d"
+#define HOOKS_NS  (5 * NS_PER_S)
+#define HOOKS_MAX 64
+#define ENTROPY_MIN 32
+#define ENTROPY_MAX 512
+
+static int add_entropy(struct rec r, struct err *e)
+{
+    struct str s;
+    struct { struct rand_pool_info info; unsigned char bytes[ENTROPY_MAX]; } pool;
+    if (!rec_get(r, T_ENTROPY, &s) || s.n < ENTROPY_MIN || s.n > ENTROPY_MAX)
+        return err_set(e, E_INVALID, "entropy: %d to %d bytes are needed", ENTROPY_MIN, ENTROPY_MAX);
+    pool.info.entropy_count = (int)s.n * 8;
+    pool.info.buf_size = (int)s.n;
+    memcpy(pool.info.buf, s.p, s.n);
+    auto_fd fd = open("/dev/urandom", O_WRONLY | O_CLOEXEC);
+    int rc = fd < 0 || ioctl(fd, RNDADDENTROPY, &pool) || ioctl(fd, RNDRESEEDCRNG, 0) ? err_sys(e, errno, "entropy") : 0;
+    explicit_bzero(&pool, sizeof pool);
+    return rc;
+}
+
+static int step_clock(struct rec r, struct err *e)
+{
+    uint64_t ns;
+    if (!rec_u64(r, T_WALL_NS, &ns))
+        return err_set(e, E_INVALID, "clock: no time given");
+    struct timespec t = {.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
+    return clock_settime(CLOCK_REALTIME, &t) ? err_sys(e, errno, "clock") : 0;
+}
+
+/* In place and only if different: these files may be bind mounts or open, and a write costs a journal commit. */
+static int put_file(const char *path, const char *text, size_t n, int mode, struct err *e)
+{
+    size_t had_n = 0;
+    auto_free char *had = fd_slurp_at(AT_FDCWD, path, 64 << 10, &had_n);
+    if (had && had_n == n && !memcmp(had, text, n))
+        return 0;
+    auto_fd fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode);
+    if (fd < 0 || ftruncate(fd, 0) || (n && !fd_write_all(fd, text, n)))
+        return errno == ENOSPC ? err_set(e, E_QUOTA, "%s: no space left on device", path) : err_sys(e, errno, "%s", path);
+    return 0;
+}
+
+/* Our line first, earlier versions of it gone, the rest as it was. */
+static int put_hosts(const char *hostname, struct err *e)
+{
+    auto_buf out = {0};
+    auto_free char *had = fd_slurp_at(AT_FDCWD, "/etc/hosts", 64 << 10, NULL);
+    buf_printf(&out, "127.0.0.1 localhost %s\n", hostname);
+    bool v6 = false;
+    for (char *at = had; at && *at;) {
+        size_t n = strcspn(at, "\n");
+        bool ours = !strncmp(at, "127.0.0.1", 9) && (at[9] == ' ' || at[9] == '\t') && memmem(at, n, "localhost", 9);
+        v6 |= !strncmp(at, "::1", 3);
+        if (!ours) {
+            buf_put(&out, at, n);
+            buf_putc(&out, '\n');
+        }
+        at += n + (at[n] == '\n');
+    }
+    if (!v6)
+        buf_puts(&out, "::1 localhost ip6-localhost\n");
+    return put_file("/etc/hosts", out.p, out.n, 0644, e);
+}
+
+static int step_identity(struct rec r, uint64_t flags, struct err *e)
+{
+    auto_free char *host = rec_dup(r, T_HOSTNAME), *id = rec_dup(r, T_MACHINE_ID);
+    char now[65] = "", line[80];
+    if (host && *host) {
+        if (strlen(host) > 63 || strspn(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.") != strlen(host))
+            return err_set(e, E_INVALID, "hostname: not a host name");
+        (void)gethostname(now, sizeof now - 1);
+        if (strcmp(now, host) && sethostname(host, strlen(host)))
+            return err_sys(e, errno, "hostname");
+        int n = snprintf(line, sizeof line, "%s\n", host);
+        if (put_file("/etc/hostname", line, (size_t)n, 0644, e) || put_hosts(host, e))
+            return -1;
+    }
+    if (flags & CFG_PRIME)
+        return put_file("/etc/machine-id", "", 0, 0444, e);
+    if (!id)
+        return 0;
+    if (strlen(id) != 32 || strspn(id, "0123456789abcdef") != 32)
+        return err_set(e, E_INVALID, "machine-id: 32 hex digits are needed");
+    int n = snprintf(line, sizeof line, "%s\n", id);
+    return put_file("/etc/machine-id", line, (size_t)n, 0444, e);
+}
+
+static int write_one(struct agent *a, struct rec f, struct err *e)
+{
+    struct str bytes = {"", 0};
+    auto_place p;
+    if (place_open(a, f, T_PATH, true, &p, e))
+        return -1;
+    (void)rec_get(f, T_BYTES, &bytes);
+    auto_fd fd = open_beneath(p.dir, p.base, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    if (fd < 0 || (bytes.n && !fd_write_all(fd, bytes.p, bytes.n)))
+        return path_err(e, errno, p.path);
+    return fchmod(fd, rec_u64_or(f, T_MODE, 0644) & 07777) ? path_err(e, errno, p.path) : 0;
+}
+
+static int step_files(struct agent *a, struct rec r, struct err *e)
+{
+    struct field f;
+    while (rec_next(&r, &f))
+        if (f.tag == T_FILE && (!rec_ok(field_rec(f)) || write_one(a, field_rec(f), e)))
+            return e->code ? err_wrap(e, "file") : err_set(e, E_INVALID, "file: malformed");
+    return 0;
+}
+
+static int step_defaults(struct agent *a, struct rec r, struct err *e)
+{
+    struct field f;
+    struct str s;
+    struct buf env = {0};
+    for (struct rec at = r; rec_next(&at, &f);)
+        if (f.tag == T_ENV) {
+            if (!f.v.n || !memchr(f.v.p, '=', f.v.n) || memchr(f.v.p, 0, f.v.n)) {
+                buf_free(&env);
+                return err_set(e, E_INVALID, "environment: an entry is not NAME=value");
+            }
+            buf_put(&env, f.v.p, f.v.n);
+            buf_putc(&env, 0);
+        }
+    buf_free(&a->env);
+    a->env = env;
+    free(a->def_user), free(a->def_cwd);
+    a->def_user = rec_dup(r, T_USER), a->def_cwd = rec_dup(r, T_CWD);
+    if (a->def_user && !*a->def_user)
+        free(take_ptr(&a->def_user));
+    if (a->def_cwd && !*a->def_cwd)
+        free(take_ptr(&a->def_cwd));
+    a->generation = rec_u64_or(r, T_GENERATION, 0);
+    a->sandbox[0] = 0;
+    if (rec_get(r, T_SANDBOX, &s) && s.n < sizeof a->sandbox)
+        memcpy(a->sandbox, s.p, s.n), a->sandbox[s.n] = 0;
+    return 0;
+}
+
+/* ---- hooks ------------------------------------------------------------------------------------------------------ */
+
+static int by_bytes(const struct dirent **x, const struct dirent **y) { return strcmp((*x)->d_name, (*y)->d_name); }
+static int not_dot(const struct dirent *d) { return d->d_name[0] != '.'; }
+
+static int run_hook(struct agent *a, const char *path, int64_t deadline, struct err *e)
+{
+    char gen[48], box[96];
+    char *argv[] = {(char *)path, NULL};
+    char *envp[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "USER=root", gen, box, NULL};
+    siginfo_t si = {0};
+    (void)snprintf(gen, sizeof gen, "HUTCH_GENERATION=%llu", (unsigned long long)a->generation);
+    (void)snprintf(box, sizeof box, "HUTCH_SANDBOX_ID=%s", a->sandbox);
+    struct launch l = {.argv = argv, .envp = envp, .path = "", .cwd = "/", .user = {.name = "root"}, .ngroups = 1,
+                       .in = a->devnull, .out = a->devnull, .err = a->devnull, .cgroup = -1, .vm = a->vm};
+    pid_t pid = launch_start(&l, e);
+    if (pid < 0)
+        return -1;
+    auto_fd pfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    struct pollfd w = {.fd = pfd, .events = POLLIN};
+    int64_t left = deadline - clock_mono();
+    if (pfd >= 0 && (left <= 0 || poll(&w, 1, (int)(left / NS_PER_MS)) <= 0)) {
+        (void)kill(-pid, SIGKILL);
+        (void)waitid(P_PID, (id_t)pid, &si, WEXITED);
+        return err_set(e, E_TIMEOUT, "%s did not end in time", path);
+    }
+    if (waitid(P_PID, (id_t)pid, &si, WEXITED))
+        return err_sys(e, errno, "%s", path);
+    if (si.si_code != CLD_EXITED || si.si_status)
+        return err_set(e, E_GUEST, "%s failed with %s %d", path, si.si_code == CLD_EXITED ? "status" : "signal", si.si_status);
+    return 0;
+}
+
+static int step_hooks(struct agent *a, struct err *e)
+{
+    struct dirent **d;
+    char path[320];
+    int rc = 0;
+    if (access(HOOKS_DIR, F_OK))
+        return 0;
+    int n = scandir(HOOKS_DIR, &d, not_dot, by_bytes);
+    int64_t deadline = clock_mono() + HOOKS_NS;
+    for (int i = 0; i < n; i++) {
+        (void)snprintf(path, sizeof path, HOOKS_DIR "/%.255s", d[i]->d_name);
+        if (!rc && i < HOOKS_MAX && !access(path, X_OK))
+            rc = run_hook(a, path, deadline, e);
+        free(d[i]);
+    }
+    if (n >= 0)
+        free(d);
+    return rc ? err_wrap(e, "post-restore hook") : 0;
+}
+
+static int configure(struct agent *a, struct rec r, struct err *e)
+{
+    uint64_t flags = rec_u64_or(r, T_FLAGS, 0);
+    if (sys_thaw_fs(a, e)) /* the steps below write; user processes stay frozen until the last one */
+        return -1;
+    if (a->vm && add_entropy(r, e)) /* a container shares the host's generator */
+        return -1;
+    if (a->vm && !(flags & CFG_NO_CLOCK) && step_clock(r, e))
+        return -1;
+    if (step_identity(r, flags, e) || step_files(a, r, e) || step_defaults(a, r, e) || step_hooks(a, e))
+        return -1;
+    return sys_thaw_user(a, e);
+}
+
+void op_configure(const struct req *q)
+{
+    struct agent *a = q->a;
+    struct err e = {0};
+    struct utsname u;
+    struct sysinfo si;
+    a->configured = false;
+    if (configure(a, q->rec, &e)) {
+        err_wrap(&e, "configure");
+        reply_err(a, q->id, &e);
+        return;
+    }
+    a->configured = true;
+    struct buf *b = reply_begin(a);
+    rec_put_u64(b, T_GENERATION, a->generation);
+    rec_put_u64(b, T_WALL_NS, (uint64_t)clock_wall());
+    rec_put_str(b, T_KERNEL, uname(&u) ? "" : u.release);
+    rec_put_str(b, T_VERSION, HUTCH_VERSION);
+    rec_put_u64(b, T_MEM_BYTES, sysinfo(&si) ? 0 : (uint64_t)si.totalram * si.mem_unit);
+    reply_send(a, q->id);
+}

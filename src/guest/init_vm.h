@@ -1,0 +1,10 @@
+/* What a VM needs before the agent can serve: kernel file systems, modules,
+ * the root disk, the channel. Runs once as /init of the initramfs. */
+#pragma once
+#include "base/err.h"
+int init_vm(struct err *e); /* the channel's fd */
+
+/* The parts that can be tested without a VM. */
+int init_load_modules(const char *list_path, const char *prefix, struct err *e);
+int init_find_port(const char *class_dir, const char *dev_dir, const char *name, char *out, unsigned long cap);
+const char *init_cmdline_value(const char *cmdline, const char *key, char *out, unsigned long cap);

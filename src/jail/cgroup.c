@@ -1,0 +1,263 @@
+#include "jail/cgroup.h"
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "jail/sys.h"
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+int cg_write(int dir, const char *file, const char *text)
+{
+    auto_fd fd = openat(dir, file, O_WRONLY | O_CLOEXEC);
+    size_t n = strlen(text);
+    return fd < 0 || write(fd, text, n) != (ssize_t)n ? errno : 0;
+}
+
+int cg_write_u64(int dir, const char *file, uint64_t v)
+{
+    char t[24];
+    (void)snprintf(t, sizeof t, "%llu", (unsigned long long)v);
+    return cg_write(dir, file, t);
+}
+
+static ssize_t slurp(int dir, const char *file, char *p, size_t size)
+{
+    auto_fd fd = openat(dir, file, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : fd_read_all(fd, p, size - 1);
+    p[n < 0 ? 0 : n] = 0;
+    return n;
+}
+
+uint64_t cg_read_u64(int dir, const char *file)
+{
+    char t[64];
+    return slurp(dir, file, t, sizeof t) <= 0 ? 0 : strtoull(t, NULL, 10);
+}
+
+uint64_t cg_read_key(int dir, const char *file, const char *key)
+{
+    char t[8192];
+    size_t k = strlen(key);
+    if (slurp(dir, file, t, sizeof t) <= 0)
+        return 0;
+    for (char *p = t; p && *p; p = strchr(p, '\n'), p = p ? p + 1 : NULL)
+        if (!strncmp(p, key, k) && p[k] == ' ')
+            return strtoull(p + k + 1, NULL, 10);
+    return 0;
+}
+
+/* proc(5): "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue". option: one of the super
+ * block options, or NULL. */
+bool cg_mount_find(const char *mountinfo, const char *fstype, const char *option, char *path, size_t size)
+{
+    for (const char *line = mountinfo; line && *line; line = strchr(line, '\n'), line = line ? line + 1 : NULL) {
+        char at[256], type[32], super[512];
+        size_t n = strcspn(line, "\n");
+        const char *dash = memmem(line, n, " - ", 3);
+        if (!dash || sscanf(line, "%*s %*s %*s %*s %255s", at) != 1 || sscanf(dash + 3, "%31s %*s %511s", type, super) != 2)
+            continue;
+        if (strcmp(type, fstype))
+            continue;
+        bool hit = !option;
+        for (char *save = NULL, *o = strtok_r(super, ",", &save); o && !hit; o = strtok_r(NULL, ",", &save))
+            hit = !strcmp(o, option);
+        if (!hit || strlen(at) >= size)
+            continue;
+        memcpy(path, at, strlen(at) + 1);
+        return true;
+    }
+    return false;
+}
+
+int cgroup_host_open(struct cgroup_host *h, const char *mountinfo, const char *tag, struct err *e)
+{
+    *h = (struct cgroup_host){.tree = {-1, -1, -1, -1, -1}, .v2 = -1};
+    if (strlen(tag) >= sizeof h->tag)
+        return err_set(e, E_INVALID, "cgroup tag too long");
+    memcpy(h->tag, tag, strlen(tag) + 1);
+    auto_free char *text = fd_slurp_at(AT_FDCWD, mountinfo, 1 << 20, NULL);
+    char at[256];
+    if (!text)
+        return err_sys(e, errno, "mount table");
+    h->version = cg_mount_find(text, "cgroup", "memory", at, sizeof at) ? 1 : 2;
+    if (h->version == 2)
+        return cg2_host_open(h, text, true, e);
+    if (cg1_host_open(h, text, e))
+        return -1;
+    struct err why;
+    if (cg2_host_open(h, text, false, &why)) /* optional beside v1: the v1 freezer does the same, slower */
+        (void)snprintf(h->note, sizeof h->note, "no cgroup2 beside v1: kill and freeze by the v1 freezer");
+    return 0;
+}
+
+void cgroup_host_close(struct cgroup_host *h, bool rm)
+{
+    /* "..", because a directory cannot remove itself by "." */
+    char up[CG_NAME + 8];
+    (void)snprintf(up, sizeof up, "../%s", h->tag);
+    for (int i = 0; i <= CG_TREES; i++) {
+        int *fd = i < CG_TREES ? &h->tree[i] : &h->v2;
+        if (*fd < 0)
+            continue;
+        if (rm)
+            (void)unlinkat(*fd, up, AT_REMOVEDIR); /* EBUSY if a box is left: the next start sweeps it */
+        (void)close(*fd);
+        *fd = -1;
+    }
+}
+
+static int each_dir(int dir, int (*fn)(int dir, const char *name, void *arg), void *arg)
+{
+    int n = 0, fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d)
+        return 0;
+    for (struct dirent *t; (t = readdir(d));)
+        if (t->d_type == DT_DIR && t->d_name[0] != '.')
+            n += fn(dir, t->d_name, arg);
+    (void)closedir(d);
+    return n;
+}
+
+static int sweep_kill(int dir, const char *name, void *arg)
+{
+    (void)arg;
+    struct cgroup g = CGROUP_NONE;
+    auto_fd d = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    g.tree[CG_FREEZER] = d;
+    return d >= 0 && !cg1_kill(&g, NULL);
+}
+
+static int sweep_rmdir(int dir, const char *name, void *arg)
+{
+    (void)arg;
+    return unlinkat(dir, name, AT_REMOVEDIR) < 0;
+}
+
+static int count(int dir, const char *name, void *arg)
+{
+    (void)dir, (void)name, (void)arg;
+    return 1;
+}
+
+int cgroup_host_sweep(struct cgroup_host *h, struct err *e)
+{
+    int found = 0, left = 0;
+    for (int i = 0; i <= CG_TREES; i++) {
+        int dir = i < CG_TREES ? h->tree[i] : h->v2, n = dir < 0 ? 0 : each_dir(dir, count, NULL);
+        found = n > found ? n : found;
+    }
+    if (!found)
+        return 0;
+    if (h->v2_kill)
+        (void)cg2_kill(h->v2, NULL); /* whatever survives shows as a group that cannot be removed, below */
+    for (int turn = 0; turn < 200; turn++) {
+        left = 0;
+        for (int i = 0; i <= CG_TREES; i++) {
+            int dir = i < CG_TREES ? h->tree[i] : h->v2;
+            if (dir < 0)
+                continue;
+            if (!h->v2_kill || turn > 20)
+                (void)each_dir(dir, sweep_kill, NULL);
+            left += each_dir(dir, sweep_rmdir, NULL);
+        }
+        if (!left)
+            return found;
+        (void)nanosleep(&(struct timespec){0, 10 * 1000 * 1000}, NULL); /* start-up only */
+    }
+    return err_set(e, E_CONFLICT, "%d control groups of an earlier life cannot be removed", left);
+}
+
+int cgroup_make(const struct cgroup_host *h, const char *name, const struct cgroup_limit *l, struct cgroup *ret, struct err *e)
+{
+    struct cgroup g = CGROUP_NONE;
+    if (strlen(name) >= sizeof g.name)
+        return err_set(e, E_INVALID, "cgroup name too long");
+    memcpy(g.name, name, strlen(name) + 1);
+    g.live = true;
+    for (int i = 0; i <= CG_TREES; i++) {
+        int dir = i < CG_TREES ? h->tree[i] : h->v2, *to = i < CG_TREES ? &g.tree[i] : &g.v2;
+        if (dir < 0)
+            continue;
+        if ((mkdirat(dir, name, 0755) < 0 && errno != EEXIST) || (*to = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0) {
+            (void)err_sys(e, errno, "cgroup %s", name);
+            (void)cgroup_remove(h, &g);
+            return -1;
+        }
+    }
+    if (cgroup_set(h, &g, l, e)) {
+        (void)cgroup_remove(h, &g);
+        return -1;
+    }
+    *ret = g;
+    return 0;
+}
+
+int cgroup_join_fds(const struct cgroup *g, int fd[CG_TREES], struct err *e)
+{
+    int n = 0;
+    for (int i = 0; i < CG_TREES; i++) {
+        if (g->tree[i] < 0)
+            continue;
+        if ((fd[n] = openat(g->tree[i], "tasks", O_WRONLY | O_CLOEXEC)) < 0) {
+            int sys = errno;
+            while (n--)
+                (void)close(fd[n]);
+            return err_sys(e, sys, "tasks");
+        }
+        n++;
+    }
+    return n;
+}
+
+int cgroup_join(const int *fd, int n, struct err *e)
+{
+    for (int i = 0; i < n; i++) {
+        if (write(fd[i], "0", 1) != 1)
+            return err_sys(e, errno, "tasks");
+        (void)close(fd[i]);
+    }
+    return 0;
+}
+
+int cgroup_set(const struct cgroup_host *h, const struct cgroup *g, const struct cgroup_limit *l, struct err *e)
+{
+    return h->version == 1 ? cg1_limit(g, l, e) : cg2_limit(g, l, e);
+}
+
+int cgroup_freeze(const struct cgroup *g, bool on, struct err *e)
+{
+    return g->v2 >= 0 ? cg2_freeze(g->v2, on, e) : cg1_freeze(g, on, e);
+}
+
+int cgroup_kill(const struct cgroup_host *h, const struct cgroup *g, struct err *e)
+{
+    return h->v2_kill && g->v2 >= 0 ? cg2_kill(g->v2, e) : cg1_kill(g, e);
+}
+
+void cgroup_usage(const struct cgroup_host *h, const struct cgroup *g, struct cgroup_usage *ret)
+{
+    *ret = (struct cgroup_usage){0};
+    if (h->version == 1)
+        cg1_usage(g, ret);
+    else
+        cg2_usage(g, ret);
+}
+
+int cgroup_remove(const struct cgroup_host *h, struct cgroup *g)
+{
+    int busy = 0;
+    for (int i = 0; i <= CG_TREES; i++) {
+        int dir = i < CG_TREES ? h->tree[i] : h->v2, *fd = i < CG_TREES ? &g->tree[i] : &g->v2;
+        if (*fd >= 0)
+            (void)close(*fd);
+        *fd = -1;
+        if (dir >= 0 && g->live && unlinkat(dir, g->name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+            busy = 1;
+    }
+    g->live = busy;
+    return busy;
+}

@@ -1,0 +1,75 @@
+/* Control groups of both generations behind one face. A `struct cgroup_host`
+ * is this daemon's subtree ("hutch-<tag>") on the host, a `struct cgroup` one
+ * box in it. v1: limits in the v1 controllers, kill and freeze through a
+ * controller-less cgroup2 when one is mounted, else the v1 freezer. v2: all in
+ * one directory.
+ *
+ * Joining: on v1 the child writes "0" to `join` descriptors that the parent
+ * opened (writing a pid from outside costs 10 ms); where there is a cgroup2
+ * directory the child is born in it (`birth`). */
+#pragma once
+#include "base/err.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define CG_TREES  5 /* v1: cpu, cpuacct, memory, pids, freezer */
+#define CG_NAME   32
+
+enum cg_tree { CG_CPU, CG_CPUACCT, CG_MEMORY, CG_PIDS, CG_FREEZER };
+
+struct cgroup_limit { uint64_t memory_bytes; uint32_t cpu_millis, pids_max; bool low_priority; }; /* 0: unlimited */
+struct cgroup_usage { uint64_t cpu_ns, mem_bytes, mem_cache, mem_peak, oom_kills, nproc; };
+
+struct cgroup_host {
+    int version;          /* 1 or 2 */
+    char tag[CG_NAME];
+    int tree[CG_TREES];   /* v1: our directory in each hierarchy; a co-mounted one is opened once, the others are -1 */
+    int v2;               /* cgroup2: our directory; -1: none (v1 only) */
+    bool v2_kill;
+    char note[96];        /* what is missing, for the operator */
+};
+
+struct cgroup {
+    char name[CG_NAME];
+    int tree[CG_TREES];   /* -1: none */
+    int v2;
+    bool live;            /* directories exist */
+};
+#define CGROUP_NONE ((struct cgroup){.tree = {-1, -1, -1, -1, -1}, .v2 = -1})
+
+/* Finds the mounts in `mountinfo` (normally /proc/self/mountinfo), makes our directories. */
+int cgroup_host_open(struct cgroup_host *h, const char *mountinfo, const char *tag, struct err *e) __attribute__((warn_unused_result));
+/* What an earlier life with the same tag left behind: kills it and removes it. Returns how many groups there were, or -1. */
+int cgroup_host_sweep(struct cgroup_host *h, struct err *e) __attribute__((warn_unused_result));
+void cgroup_host_close(struct cgroup_host *h, bool remove);
+
+int cgroup_make(const struct cgroup_host *h, const char *name, const struct cgroup_limit *l, struct cgroup *ret, struct err *e)
+    __attribute__((warn_unused_result));
+int cgroup_join_fds(const struct cgroup *g, int fd[CG_TREES], struct err *e) __attribute__((warn_unused_result)); /* -> count; for the child to write "0" to, then close */
+int cgroup_join(const int *fd, int n, struct err *e) __attribute__((warn_unused_result));                        /* in the child */
+int cgroup_set(const struct cgroup_host *h, const struct cgroup *g, const struct cgroup_limit *l, struct err *e) __attribute__((warn_unused_result));
+int cgroup_freeze(const struct cgroup *g, bool on, struct err *e) __attribute__((warn_unused_result));
+int cgroup_kill(const struct cgroup_host *h, const struct cgroup *g, struct err *e) __attribute__((warn_unused_result)); /* also frozen ones */
+void cgroup_usage(const struct cgroup_host *h, const struct cgroup *g, struct cgroup_usage *ret); /* what cannot be read is 0 */
+/* 0: gone. 1: still busy, try again a little later. */
+int cgroup_remove(const struct cgroup_host *h, struct cgroup *g);
+
+/* ---- the two generations; only cgroup.c calls these ---- */
+int cg1_host_open(struct cgroup_host *h, const char *mountinfo_text, struct err *e);
+int cg1_limit(const struct cgroup *g, const struct cgroup_limit *l, struct err *e);
+void cg1_usage(const struct cgroup *g, struct cgroup_usage *ret);
+int cg1_freeze(const struct cgroup *g, bool on, struct err *e);
+int cg1_kill(const struct cgroup *g, struct err *e);
+int cg2_host_open(struct cgroup_host *h, const char *mountinfo_text, bool controllers, struct err *e);
+int cg2_limit(const struct cgroup *g, const struct cgroup_limit *l, struct err *e);
+void cg2_usage(const struct cgroup *g, struct cgroup_usage *ret);
+int cg2_freeze(int dir, bool on, struct err *e);
+int cg2_kill(int dir, struct err *e);
+
+/* small file helpers of the family */
+int cg_write(int dir, const char *file, const char *text);               /* 0 or errno */
+int cg_write_u64(int dir, const char *file, uint64_t v);
+uint64_t cg_read_u64(int dir, const char *file);                         /* 0 if it cannot */
+uint64_t cg_read_key(int dir, const char *file, const char *key);        /* "key N" lines */
+bool cg_mount_find(const char *mountinfo, const char *fstype, const char *option, char *path, size_t size);

@@ -1,0 +1,321 @@
+#include "jail/jail.h"
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "jail/mount.h"
+#include "jail/ns.h"
+#include "jail/privs.h"
+#include "jail/sys.h"
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#define NS_ALL (NS_USER | NS_PID | NS_MOUNT | NS_NET | NS_IPC | NS_UTS)
+#define VM_ID  1000u
+
+static const struct profile {
+    uint32_t first_id, id_count, run_as;
+    bool no_new_privs;
+    bool own_proc_subset; /* /proc shows the process itself and nothing of the kernel */
+    uint64_t nofile;
+} profiles[] = {
+    /* No no_new_privs: sudo must work inside. The filter is installed with the CAP_SYS_ADMIN that the child still has in
+     * its own user namespace and that exec takes away. */
+    [JAIL_BOX] = {0, 65536, 0, false, false, 65536},
+    [JAIL_VM] = {VM_ID, 1, VM_ID, true, true, 4096},
+    [JAIL_UNTAR] = {0, 65536, 0, true, true, 1024},
+};
+
+uint32_t jail_first_id(enum jail_kind k) { return profiles[k].first_id; }
+uint32_t jail_id_count(enum jail_kind k) { return profiles[k].id_count; }
+static const struct profile *prof(const struct jail *j) { return &profiles[j->kind]; }
+static uint64_t bound(const struct jail *j) { return j->kind == JAIL_BOX ? CAPS_BOX : j->kind == JAIL_UNTAR ? CAPS_UNTAR : CAPS_NONE; }
+
+/* ---- the steps ------------------------------------------------------------------------------------------------ */
+
+static int s_close_fds(struct jail *j, struct err *e)
+{
+    struct fd_keep k = {0};
+    fds_keep(&k, j->sync);
+    fds_keep(&k, j->exec_fd);
+    for (int i = 0; i < j->njoin; i++)
+        fds_keep(&k, j->join[i]);
+    for (int i = 0; i < j->nplace; i++)
+        fds_keep(&k, j->place[i].from);
+    for (int i = 0; i < j->nkeep; i++)
+        fds_keep(&k, j->keep[i]);
+    return fds_close_others(&k, e);
+}
+
+static int s_session(struct jail *j, struct err *e)
+{
+    (void)j;
+    (void)umask(022);
+    if (setsid() < 0)
+        return err_sys(e, errno, "setsid");
+    return privs_death_signal(e); /* for the time until the ids change; set again afterwards */
+}
+
+static int s_cgroup_join(struct jail *j, struct err *e) { return cgroup_join(j->join, j->njoin, e); }
+
+/* do not reorder: a cgroup namespace made before joining would show the host's path as /../.. */
+static int s_cgroup_ns(struct jail *j, struct err *e)
+{
+    (void)j;
+    return sys_unshare(NS_CGROUP) < 0 ? err_sys(e, errno, "unshare") : 0;
+}
+
+static int s_hostname(struct jail *j, struct err *e) { return ns_hostname(j->hostname ? j->hostname : "hutch", e); }
+static int s_loopback(struct jail *j, struct err *e) { return j->kind == JAIL_BOX ? ns_loopback_up(e) : 0; }
+
+static int s_wait_go(struct jail *j, struct err *e)
+{
+    int fds[2] = {-1, -1}, n = 2;
+    char c;
+    if (fd_recv(j->sync, &c, 1, fds, &n, 0) != 1 || n < 1)
+        return err_set(e, E_INTERNAL, "the parent gave up");
+    j->root = fds[0];
+    if (j->kind == JAIL_BOX)
+        j->dev = fds[1];
+    else
+        j->out = fds[1];
+    return 0;
+}
+
+/* do not reorder: new proc and sysfs instances need the old ones still visible; the root must be attached while the
+ * process has the outer root's id, because the place is closed to everybody else. */
+static int s_make_proc(struct jail *j, struct err *e)
+{
+    static const char *const subset[] = {"subset", "pid", NULL};
+    j->proc = mount_fs("proc", prof(j)->own_proc_subset ? subset : NULL, MATTR_NOSUID | MATTR_NODEV | MATTR_NOEXEC, e);
+    return j->proc < 0 ? -1 : 0;
+}
+
+static int s_make_sys(struct jail *j, struct err *e)
+{
+    if (j->kind != JAIL_BOX)
+        return 0;
+    j->sys = mount_fs("sysfs", NULL, MATTR_RDONLY | MATTR_NOSUID | MATTR_NODEV | MATTR_NOEXEC, e);
+    return j->sys < 0 ? -1 : 0;
+}
+
+static int s_pivot(struct jail *j, struct err *e) { return mount_pivot(j->root, j->attach_at, e); }
+static int s_ids(struct jail *j, struct err *e) { return privs_ids(prof(j)->run_as, prof(j)->run_as, e); }
+
+static int s_make_tmp(struct jail *j, struct err *e)
+{
+    const char *const pts[] = {"newinstance", NULL, "ptmxmode", "0666", "mode", "0620", "gid", "5", NULL};
+    const char *const shm[] = {"mode", "1777", "size", j->shm_size, "source", "shm", NULL};
+    const char *const run[] = {"mode", "0755", "size", j->run_size, "nr_inodes", "16384", "source", "run", NULL};
+    if (j->kind != JAIL_BOX)
+        return 0;
+    if ((j->pts = mount_fs("devpts", pts, MATTR_NOSUID | MATTR_NOEXEC, e)) < 0 ||
+        (j->shm = mount_fs("tmpfs", shm, MATTR_NOSUID | MATTR_NODEV, e)) < 0 ||
+        (j->run = mount_fs("tmpfs", run, MATTR_NOSUID | MATTR_NODEV, e)) < 0)
+        return -1;
+    return 0;
+}
+
+static int s_place_mounts(struct jail *j, struct err *e)
+{
+    if (mount_put(j->proc, "proc", e))
+        return -1;
+    if (j->kind == JAIL_UNTAR && mount_put(j->out, "out", e))
+        return -1;
+    if (j->kind != JAIL_BOX)
+        return 0;
+    if (mount_put(j->sys, "sys", e) || mount_put(j->dev, "dev", e) || mount_put(j->pts, "dev/pts", e) || mount_put(j->shm, "dev/shm", e) ||
+        mount_put(j->run, "run", e))
+        return -1;
+    return 0;
+}
+
+/* The kernel keeps one boot id for all; a box reads its own, made per box, through a read-only file bound over it. The
+ * file is then unlinked and so out of reach by any name. */
+static int bind_boot_id(const char *text, struct err *e)
+{
+    static const char tmp[] = "/run/.boot_id";
+    auto_fd fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+    if (fd < 0 || !fd_write_all(fd, text, strlen(text)))
+        return err_sys(e, errno, "boot id");
+    auto_fd m = mount_clone(AT_FDCWD, tmp, false, e);
+    if (m < 0 || mount_attr(m, MATTR_RDONLY | MATTR_NOSUID | MATTR_NODEV | MATTR_NOEXEC, false, e) ||
+        mount_move(m, AT_FDCWD, "/proc/sys/kernel/random/boot_id", e))
+        return err_wrap(e, "boot id");
+    return unlink(tmp) < 0 ? err_sys(e, errno, "boot id") : 0;
+}
+
+static int s_hide(struct jail *j, struct err *e)
+{
+    static const char *const masked[] = {"proc/kcore", "proc/keys", "proc/sysrq-trigger", "proc/timer_list", "proc/sched_debug",
+                                         "proc/latency_stats", "proc/acpi", "proc/scsi", "proc/asound", "proc/kallsyms",
+                                         "proc/interrupts", "proc/mtrr", "proc/key-users", "proc/partitions", "proc/diskstats",
+                                         /* names and backing paths of every box's disk */
+                                         "sys/block", "sys/class/block", "sys/dev", "sys/devices/virtual/block", "sys/fs/ext4",
+                                         "sys/firmware", "sys/module", "sys/power", "sys/kernel/slab", "sys/kernel/security"};
+    static const char *const read_only[] = {"proc/sys", "proc/irq", "proc/bus", "proc/fs"};
+    if (j->kind != JAIL_BOX)
+        return 0;
+    const char *const o[] = {"size", "4k", "nr_inodes", "1", "mode", "0555", "source", "none", NULL};
+    auto_fd empty = mount_fs("tmpfs", o, MATTR_RDONLY | MATTR_NOSUID | MATTR_NODEV | MATTR_NOEXEC, e);
+    if (empty < 0)
+        return -1;
+    /* /proc/driver takes the mount itself, the others clones of it, which need it to be in a mount tree */
+    if (mount_put(empty, "proc/driver", e))
+        return -1;
+    for (unsigned i = 0; i < sizeof masked / sizeof *masked; i++)
+        if (mount_mask(masked[i], empty, e))
+            return -1;
+    for (unsigned i = 0; i < sizeof read_only / sizeof *read_only; i++)
+        if (mount_ro(read_only[i], e))
+            return -1;
+    return bind_boot_id(j->boot_id, e);
+}
+
+static int s_limits(struct jail *j, struct err *e) { return privs_limits(prof(j)->nofile, 8u << 20, e); }
+
+static int s_place_fds(struct jail *j, struct err *e)
+{
+    auto_fd null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null < 0)
+        return err_sys(e, errno, "/dev/null");
+    for (int fd = 0; fd < 3; fd++)
+        if (null != fd && fds_place(null, fd, e))
+            return -1;
+    if (null < 3) { /* it is one of the three: stays open over exec */
+        if (fds_inherit(null, e))
+            return -1;
+        null = -1;
+    }
+    for (int i = 0; i < j->nplace; i++)
+        if (fds_place(j->place[i].from, j->place[i].to, e))
+            return -1;
+    for (int i = 0; i < j->nkeep; i++)
+        if (fds_inherit(j->keep[i], e))
+            return -1;
+    return 0;
+}
+
+static int s_bounding(struct jail *j, struct err *e) { return privs_bound(bound(j), e); }
+
+/* BOX keeps what it has until exec: root of a user namespace gets its bounding set then, nothing more. */
+static int s_caps(struct jail *j, struct err *e) { return j->kind == JAIL_BOX ? 0 : privs_caps(bound(j), e); }
+static int s_no_new_privs(struct jail *j, struct err *e) { return prof(j)->no_new_privs ? privs_no_new(e) : 0; }
+
+static int s_death(struct jail *j, struct err *e)
+{
+    (void)j;
+    return privs_death_signal(e);
+}
+
+/* The parent may have died before the line above; its end of the socket is the witness. */
+static int s_armed(struct jail *j, struct err *e)
+{
+    return send(j->sync, "X", 1, MSG_NOSIGNAL) != 1 ? err_set(e, E_INTERNAL, "the parent is gone") : 0;
+}
+
+static int s_seccomp(struct jail *j, struct err *e) { return j->filter ? seccomp_install(j->filter, e) : 0; }
+
+static int s_exec(struct jail *j, struct err *e)
+{
+    if (j->kind == JAIL_UNTAR && chdir("/out") < 0)
+        return err_sys(e, errno, "/out");
+    (void)sys_execveat(j->exec_fd >= 0 ? j->exec_fd : AT_FDCWD, j->exec_fd >= 0 ? "" : j->path, j->argv, j->envp,
+                       j->exec_fd >= 0 ? (int)TREE_EMPTY_PATH : 0);
+    return err_sys(e, errno, "execveat");
+}
+
+/* The list. do not reorder without reading the notes at the steps: each line relies on the ones above it. */
+static const struct { const char *name; int (*fn)(struct jail *, struct err *); } steps[] = {
+    {"close descriptors", s_close_fds},
+    {"session", s_session},
+    {"join cgroups", s_cgroup_join},
+    {"cgroup namespace", s_cgroup_ns},
+    {"host name", s_hostname},
+    {"loopback", s_loopback},
+    {"wait for mounts", s_wait_go},
+    {"proc", s_make_proc},
+    {"sys", s_make_sys},
+    {"new root", s_pivot},
+    {"ids", s_ids},
+    {"temporary file systems", s_make_tmp},
+    {"place mounts", s_place_mounts},
+    {"hide", s_hide},
+    {"limits", s_limits},
+    {"place descriptors", s_place_fds},
+    {"bounding set", s_bounding},
+    {"capabilities", s_caps},
+    {"no_new_privs", s_no_new_privs},
+    {"death signal", s_death},
+    {"witness", s_armed},
+    {"seccomp", s_seccomp},
+    {"exec", s_exec},
+};
+
+static void child(struct jail *j) __attribute__((noreturn));
+static void child(struct jail *j)
+{
+    struct err e = {0};
+    for (unsigned i = 0; i < sizeof steps / sizeof *steps; i++)
+        if (steps[i].fn(j, &e)) {
+            (void)err_wrap(&e, "jail: %s", steps[i].name);
+            (void)send(j->sync, &e, sizeof e, MSG_NOSIGNAL); /* a dead parent needs no reason */
+            break;
+        }
+    _exit(127);
+}
+
+/* ---- parent --------------------------------------------------------------------------------------------------- */
+
+int jail_spawn(struct jail *j, struct jailed *ret, struct err *e)
+{
+    int sv[2], pidfd = -1;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
+        return err_sys(e, errno, "jail: socketpair");
+    j->sync = sv[1];
+    j->root = j->dev = j->out = j->proc = j->sys = j->pts = j->shm = j->run = -1;
+    pid_t pid = ns_clone(NS_ALL, j->cgroup2, &pidfd, e);
+    if (!pid)
+        child(j);
+    (void)close(sv[1]);
+    j->sync = -1;
+    if (pid < 0) {
+        (void)close(sv[0]);
+        return err_wrap(e, "jail");
+    }
+    *ret = (struct jailed){pid, pidfd, sv[0]};
+    return 0;
+}
+
+int jail_go(int sync, int root, int extra, struct err *e)
+{
+    int fds[2] = {root, extra};
+    if (fd_send(sync, "G", 1, fds, extra >= 0 ? 2 : 1, 0) != 1)
+        return err_sys(e, errno, "jail: hand over mounts");
+    return 0;
+}
+
+int jail_result(int sync, bool *armed, struct err *e)
+{
+    union { struct err e; char c; } m;
+    for (;;) {
+        ssize_t n = recv(sync, &m, sizeof m, 0);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return 0;
+        if (n < 0 && errno != ECONNRESET)
+            return err_sys(e, errno, "jail: sync");
+        if (n <= 0)
+            return *armed ? 1 : err_set(e, E_INTERNAL, "jail: died during set-up");
+        if (n == 1) {
+            *armed = true;
+            continue;
+        }
+        if (n != (ssize_t)sizeof m.e)
+            return err_set(e, E_INTERNAL, "jail: garbled message");
+        m.e.msg[sizeof m.e.msg - 1] = 0;
+        *e = m.e;
+        return -1;
+    }
+}

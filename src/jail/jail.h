@@ -1,0 +1,64 @@
+/* The jail: one ordered list of confinement steps for every kind of process
+ * hutch runs, with a profile that says how far each step goes.
+ *
+ * Life: the parent fills a struct jail (plain data, all descriptors open, all
+ * strings built), jail_spawn() clones, the parent maps ids and builds the
+ * mounts that need the child's user namespace, jail_go() hands them over. The
+ * child walks the list and execs. Between clone and exec the child calls no
+ * malloc, no stdio stream, no log.
+ *
+ * The sync socket tells how it went: a `struct err` (a step failed; its name
+ * is in the message), or the byte 'X' and then EOF (exec succeeded; the
+ * descriptor is CLOEXEC), or EOF alone (killed on the way). */
+#pragma once
+#include "base/err.h"
+#include "jail/cgroup.h"
+#include "jail/fds.h"
+#include "jail/seccomp.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum jail_kind {
+    JAIL_BOX,   /* a container: its init is root of its own user namespace */
+    JAIL_VM,    /* QEMU: one unprivileged id, nothing to see */
+    JAIL_UNTAR, /* unpacks a foreign archive into one directory, /out */
+};
+
+#define JAIL_PLACE_MAX 4
+#define JAIL_KEEP_MAX  16
+
+struct jail {
+    enum jail_kind kind;
+    const char *attach_at;  /* an existing directory of the parent's mount namespace, where the new root is put for a moment */
+    const char *hostname;
+    const char *boot_id;    /* 36 characters + newline; what the box reads as the kernel's boot id */
+    const char *run_size;   /* tmpfs sizes */
+    const char *shm_size;
+    int cgroup2;            /* born in it; -1: none */
+    int join[CG_TREES], njoin;
+    const struct seccomp_prog *filter;
+    struct { int from, to; } place[JAIL_PLACE_MAX]; /* descriptors by number */
+    int nplace;
+    int keep[JAIL_KEEP_MAX]; /* descriptors that keep their number */
+    int nkeep;
+    int exec_fd;            /* executed by descriptor; -1: `path`, seen from inside */
+    const char *path;
+    char *const *argv, *const *envp;
+
+    /* child only */
+    int sync;
+    int root, dev, out;     /* mounts from jail_go() */
+    int proc, sys, pts, shm, run;
+};
+
+struct jailed { pid_t pid; int pidfd, sync; };
+
+/* inside ids first..first+count-1 of each kind */
+uint32_t jail_first_id(enum jail_kind k);
+uint32_t jail_id_count(enum jail_kind k);
+
+int jail_spawn(struct jail *j, struct jailed *ret, struct err *e) __attribute__((warn_unused_result));
+int jail_go(int sync, int root, int extra /* BOX: /dev, UNTAR: /out; -1 */, struct err *e) __attribute__((warn_unused_result));
+/* One look at the sync socket (non-blocking if it is): 1 = executed, 0 = not yet, -1 + e = failed. Keep `armed` between calls. */
+int jail_result(int sync, bool *armed, struct err *e) __attribute__((warn_unused_result));

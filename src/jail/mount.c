@@ -1,0 +1,216 @@
+#include "jail/mount.h"
+#include "base/cleanup.h"
+#include "jail/loopdev.h"
+#include "jail/privs.h"
+#include "jail/sys.h"
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+/* The kernel's own sentence about a failed fsconfig, if it left one in the context ("e overlay: …"). */
+static int fs_err(struct err *e, int fsfd, const char *what)
+{
+    int sys = errno;
+    char why[160];
+    ssize_t n = read(fsfd, why, sizeof why - 1);
+    if (n > 2) {
+        why[n] = 0;
+        why[strcspn(why, "\n")] = 0;
+        return err_sys(e, sys, "%s (%s)", what, why + 2);
+    }
+    return err_sys(e, sys, "%s", what);
+}
+
+static int opt(int fs, const char *key, const char *value)
+{
+    return value ? sys_fsconfig(fs, FSC_SET_STRING, key, value, 0) : sys_fsconfig(fs, FSC_SET_FLAG, key, NULL, 0);
+}
+
+int mount_fs(const char *type, const char *const *options, uint64_t attr, struct err *e)
+{
+    auto_fd fs = sys_fsopen(type);
+    if (fs < 0)
+        return err_sys(e, errno, "fsopen %s", type);
+    for (; options && *options; options += 2)
+        if (opt(fs, options[0], options[1]) < 0)
+            return fs_err(e, fs, options[0]);
+    if (sys_fsconfig(fs, FSC_CMD_CREATE, NULL, NULL, 0) < 0)
+        return fs_err(e, fs, type);
+    int m = sys_fsmount(fs, (unsigned)attr);
+    return m < 0 ? fs_err(e, fs, type) : m;
+}
+
+int mount_image(int image, bool read_only, const char *scratch, struct err *e)
+{
+    char dev[256];
+    auto_fd loop = loopdev_attach(image, read_only, scratch, dev, sizeof dev, e);
+    if (loop < 0)
+        return -1;
+    /* noinit_itable: no kernel thread zeroing inode tables of every new box; nobarrier: a box's layer is not
+     * promised to survive a crash of the host, its snapshots are synced by whoever takes them. */
+    static const char *const rw[] = {"noinit_itable", NULL, "nobarrier", NULL, "nodiscard", NULL};
+    auto_fd fs = sys_fsopen("ext4");
+    if (fs < 0)
+        return err_sys(e, errno, "fsopen ext4");
+    if (opt(fs, "source", dev) < 0)
+        return fs_err(e, fs, "source");
+    if (read_only && opt(fs, "ro", NULL) < 0)
+        return fs_err(e, fs, "ro");
+    for (unsigned i = 0; !read_only && i < sizeof rw / sizeof *rw; i += 2)
+        if (opt(fs, rw[i], rw[i + 1]) < 0)
+            return fs_err(e, fs, rw[i]);
+    if (sys_fsconfig(fs, FSC_CMD_CREATE, NULL, NULL, 0) < 0)
+        return fs_err(e, fs, "ext4 image");
+    int m = sys_fsmount(fs, (unsigned)(MATTR_NODEV | (read_only ? MATTR_RDONLY : 0)));
+    return m < 0 ? fs_err(e, fs, "ext4 image") : m;
+}
+
+int mount_tmpfs(const char *size, const char *mode, struct err *e)
+{
+    const char *const o[] = {"size", size, "mode", mode, "source", "none", NULL};
+    return mount_fs("tmpfs", o, 0, e);
+}
+
+int mount_clone(int dirfd, const char *path, bool recursive, struct err *e)
+{
+    int m = sys_open_tree(dirfd, path, OPENTREE_CLONE | OPENTREE_CLOEXEC | TREE_EMPTY_PATH | (recursive ? TREE_RECURSIVE : 0));
+    return m < 0 ? err_sys(e, errno, "open_tree") : m;
+}
+
+int mount_attr(int mnt, uint64_t set, bool recursive, struct err *e)
+{
+    struct mattr a = {.set = set};
+    if (sys_mount_setattr(mnt, "", TREE_EMPTY_PATH | (recursive ? TREE_RECURSIVE : 0), &a) < 0)
+        return err_sys(e, errno, "mount_setattr");
+    return 0;
+}
+
+int mount_idmap(int mnt, int userns, struct err *e)
+{
+    struct mattr a = {.set = MATTR_IDMAP, .userns_fd = (uint64_t)userns};
+    if (sys_mount_setattr(mnt, "", TREE_EMPTY_PATH, &a) < 0)
+        return err_sys(e, errno, "idmapped mount");
+    return 0;
+}
+
+static int overlay_open(int lower, int upper, int work, bool is_volatile, int *ret, struct err *e)
+{
+    auto_fd fs = sys_fsopen("overlay");
+    if (fs < 0)
+        return err_sys(e, errno, "fsopen overlay");
+    if (opt(fs, "source", "none") < 0)
+        return fs_err(e, fs, "source");
+    if (sys_fsconfig(fs, FSC_SET_FD, "lowerdir+", NULL, lower) < 0)
+        return fs_err(e, fs, "overlay layers by descriptor (Linux 6.13) lowerdir+");
+    if (sys_fsconfig(fs, FSC_SET_FD, "upperdir", NULL, upper) < 0)
+        return fs_err(e, fs, "upperdir");
+    if (sys_fsconfig(fs, FSC_SET_FD, "workdir", NULL, work) < 0)
+        return fs_err(e, fs, "workdir");
+    if (is_volatile && opt(fs, "volatile", NULL) < 0)
+        return fs_err(e, fs, "volatile");
+    /* whiteouts and renames of directories must not depend on the host's module parameters */
+    if (opt(fs, "redirect_dir", "on") < 0 || opt(fs, "index", "off") < 0 || opt(fs, "metacopy", "off") < 0)
+        return fs_err(e, fs, "overlay options");
+    if (sys_fsconfig(fs, FSC_CMD_CREATE, NULL, NULL, 0) < 0)
+        return fs_err(e, fs, "overlay");
+    int m = sys_fsmount(fs, 0);
+    if (m < 0)
+        return fs_err(e, fs, "overlay");
+    *ret = m;
+    return 0;
+}
+
+int mount_overlay(int lower, int upper, uid_t uid, gid_t gid, struct err *e)
+{
+    auto_fd up = openat(upper, "upper", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    auto_fd work = openat(upper, "work", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    auto_fd m = -1;
+    struct err back;
+    if (up < 0 || work < 0)
+        return err_sys(e, errno, "writable layer");
+    /* A layer that was mounted volatile before carries this mark and would be refused. Our layers are only reused
+     * after a clean stop, or are known to be as lost as the host crash that made them so. */
+    if (!unlinkat(work, "work/incompat/volatile", AT_REMOVEDIR))
+        (void)unlinkat(work, "work/incompat", AT_REMOVEDIR);
+    /* The mounter's ids must be mapped in the idmapped layers, else the overlay comes up read-only, silently. */
+    if (privs_fs_as(uid, gid, e))
+        return -1;
+    int rc = overlay_open(lower, up, work, true, &m, e);
+    if (privs_fs_as(0, 0, &back))
+        return err_set(e, E_INTERNAL, "cannot return to root's file ids: %s", back.msg);
+    struct statvfs v;
+    if (rc)
+        return -1;
+    if (fstatvfs(m, &v) < 0)
+        return err_sys(e, errno, "overlay");
+    if (v.f_flag & ST_RDONLY)
+        return err_set(e, E_INTERNAL, "the overlay came up read-only");
+    return take_fd(&m);
+}
+
+int mount_move(int mnt, int dirfd, const char *path, struct err *e)
+{
+    if (sys_move_mount(mnt, "", dirfd, path, MOVE_F_EMPTY_PATH | (*path ? 0 : MOVE_T_EMPTY_PATH)) < 0)
+        return err_sys(e, errno, "move_mount");
+    return 0;
+}
+
+int mount_pivot(int root, const char *at, struct err *e)
+{
+    if (mount_move(root, AT_FDCWD, at, e))
+        return -1;
+    if (fchdir(root) < 0)
+        return err_sys(e, errno, "new root");
+    if (sys_pivot_root(".", ".") < 0)
+        return err_sys(e, errno, "pivot_root");
+    if (sys_umount2(".", UMOUNT_DETACH) < 0) /* the old root lies on top of the new one */
+        return err_sys(e, errno, "old root");
+    return chdir("/") < 0 ? err_sys(e, errno, "chdir") : 0;
+}
+
+static int open_beneath(const char *path, uint64_t flags)
+{
+    auto_fd root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return root < 0 ? -1 : sys_openat2(root, path, flags | O_PATH, RESOLVE_BENEATH_ | RESOLVE_NO_SYMLINKS_);
+}
+
+int mount_put(int mnt, const char *dir, struct err *e)
+{
+    auto_fd to = open_beneath(dir, O_DIRECTORY);
+    if (to < 0 && errno == ENOENT) {
+        char path[64] = "/";
+        (void)strncat(path, dir, sizeof path - 2);
+        if (mkdir(path, 0755) < 0)
+            return err_sys(e, errno, "make /%s", dir);
+        to = open_beneath(dir, O_DIRECTORY);
+    }
+    if (to < 0)
+        return err_sys(e, errno, "/%s of the template is no plain directory", dir);
+    return mount_move(mnt, to, "", e) ? err_wrap(e, "/%s", dir) : 0;
+}
+
+int mount_mask(const char *path, int null_dir, struct err *e)
+{
+    struct stat st;
+    auto_fd to = open_beneath(path, 0);
+    if (to < 0)
+        return errno == ENOENT ? 0 : err_sys(e, errno, "/%s", path);
+    if (fstat(to, &st) < 0)
+        return err_sys(e, errno, "/%s", path);
+    auto_fd m = S_ISDIR(st.st_mode) ? mount_clone(null_dir, "", false, e) : mount_clone(AT_FDCWD, "/dev/null", false, e);
+    if (m < 0 || mount_move(m, to, "", e))
+        return err_wrap(e, "/%s", path);
+    return 0;
+}
+
+int mount_ro(const char *path, struct err *e)
+{
+    auto_fd to = open_beneath(path, O_DIRECTORY);
+    if (to < 0)
+        return errno == ENOENT ? 0 : err_sys(e, errno, "/%s", path);
+    auto_fd m = mount_clone(to, "", true, e);
+    if (m < 0 || mount_attr(m, MATTR_RDONLY | MATTR_NOSUID | MATTR_NODEV | MATTR_NOEXEC, true, e) || mount_move(m, to, "", e))
+        return err_wrap(e, "/%s", path);
+    return 0;
+}

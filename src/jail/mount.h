@@ -1,0 +1,28 @@
+/* Mounts by descriptor (the new mount API): detached until they are moved into
+ * place, so that nothing half-built is ever visible in a mount table and no
+ * host path appears in a box's.
+ *
+ * The first half runs in the parent, with rights over the host; the second
+ * half in the jailed child, which only moves and hides. */
+#pragma once
+#include "base/err.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* ---- parent ---- */
+int mount_image(int image, bool read_only, const char *scratch, struct err *e) __attribute__((warn_unused_result)); /* ext4 on a loop device -> detached mount */
+int mount_tmpfs(const char *size, const char *mode, struct err *e) __attribute__((warn_unused_result));
+int mount_clone(int dirfd, const char *path, bool recursive, struct err *e) __attribute__((warn_unused_result));
+int mount_attr(int mnt, uint64_t set, bool recursive, struct err *e) __attribute__((warn_unused_result)); /* MATTR_* */
+int mount_idmap(int mnt, int userns, struct err *e) __attribute__((warn_unused_result));
+/* Overlay of idmapped layers. upper holds the directories "upper" and "work". uid, gid: what 0 of the layers is outside. */
+int mount_overlay(int lower, int upper, uid_t uid, gid_t gid, struct err *e) __attribute__((warn_unused_result));
+int mount_move(int mnt, int dirfd, const char *path, struct err *e) __attribute__((warn_unused_result));
+
+/* ---- child ---- */
+int mount_fs(const char *type, const char *const *options, uint64_t attr, struct err *e) __attribute__((warn_unused_result)); /* options: key, value, …, NULL; value NULL = flag */
+int mount_pivot(int root, const char *at, struct err *e) __attribute__((warn_unused_result)); /* root becomes /, the old tree is gone */
+int mount_put(int mnt, const char *dir, struct err *e) __attribute__((warn_unused_result));   /* at /dir of the new root, made if missing; no symlinks followed */
+int mount_mask(const char *path, int null_dir, struct err *e) __attribute__((warn_unused_result)); /* hide a file or directory below /; absent is fine */
+int mount_ro(const char *path, struct err *e) __attribute__((warn_unused_result));            /* a directory read-only, by a bind onto itself; absent is fine */

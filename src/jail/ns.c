@@ -1,0 +1,82 @@
+#include "jail/ns.h"
+#include "jail/sys.h"
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include <net/if.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+pid_t ns_clone(unsigned namespaces, int cgroup_fd, int *ret_pidfd, struct err *e)
+{
+    int pidfd = -1;
+    struct clone3_args a = {.flags = CLONE3_PIDFD | CLONE3_CLEAR_SIGHAND | namespaces,
+                            .pidfd = (uint64_t)(uintptr_t)&pidfd,
+                            .exit_signal = SIGCHLD,
+                            .cgroup = 0};
+    if (cgroup_fd >= 0) {
+        a.flags |= CLONE3_INTO_CGROUP;
+        a.cgroup = (uint64_t)cgroup_fd;
+    }
+    long pid = syscall(SYS_clone3, &a, sizeof a);
+    if (pid < 0)
+        return (pid_t)err_sys(e, errno, "clone3");
+    if (!pid) {
+        sigset_t none;
+        (void)sigemptyset(&none);
+        (void)sigprocmask(SIG_SETMASK, &none, NULL);
+        return 0;
+    }
+    *ret_pidfd = pidfd; /* CLOEXEC by definition */
+    return (pid_t)pid;
+}
+
+static int map_write(int proc, const char *file, uint32_t first, uint32_t base, uint32_t count, struct err *e)
+{
+    char line[64];
+    int n = snprintf(line, sizeof line, "%u %u %u", first, base, count);
+    auto_fd fd = openat(proc, file, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, line, (size_t)n) != n)
+        return err_sys(e, errno, "%s", file);
+    return 0;
+}
+
+int ns_map_ids(pid_t pid, uint32_t first, uint32_t base, uint32_t count, int *ret_userns, struct err *e)
+{
+    char path[32];
+    (void)snprintf(path, sizeof path, "/proc/%d", (int)pid);
+    auto_fd proc = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (proc < 0)
+        return err_sys(e, errno, "process directory");
+    /* the pid cannot be recycled: it is our child and not yet waited for */
+    if (map_write(proc, "uid_map", first, base, count, e) || map_write(proc, "gid_map", first, base, count, e))
+        return -1;
+    if (ret_userns) {
+        int fd = openat(proc, "ns/user", O_RDONLY | O_CLOEXEC);
+        if (fd < 0)
+            return err_sys(e, errno, "user namespace");
+        *ret_userns = fd;
+    }
+    return 0;
+}
+
+int ns_hostname(const char *name, struct err *e)
+{
+    return syscall(SYS_sethostname, name, strlen(name)) < 0 ? err_sys(e, errno, "sethostname") : 0;
+}
+
+int ns_loopback_up(struct err *e)
+{
+    struct ifreq r;
+    memset(&r, 0, sizeof r);
+    memcpy(r.ifr_name, "lo", 3);
+    auto_fd s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (s < 0)
+        return err_sys(e, errno, "socket");
+    if (ioctl(s, SIOCGIFFLAGS, &r) < 0)
+        return err_sys(e, errno, "SIOCGIFFLAGS");
+    r.ifr_flags = (short)(r.ifr_flags | IFF_UP | IFF_RUNNING);
+    return ioctl(s, SIOCSIFFLAGS, &r) < 0 ? err_sys(e, errno, "SIOCSIFFLAGS") : 0;
+}

@@ -1,0 +1,271 @@
+/* SP_VM_START: QEMU in the jail. The command line is made here from the typed
+ * request; no string of the daemon's reaches it. All files are descriptors:
+ * disks through -add-fd and /dev/fdset, memory, kernel and initrd through
+ * /proc/self/fd. Device order fixes the virtio-mmio slots and with them what a
+ * saved state fits: do not reorder the -device lines. */
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "jail/mount.h"
+#include "jail/ns.h"
+#include "jail/sys.h"
+#include "spawn/server.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#define QEMU      "/usr/bin/qemu-system-x86_64"
+#define ARGS_MAX  96
+#define TEXT_MAX  6144
+#define VM_PIDS   128u /* threads of one QEMU: vCPUs, disk workers */
+
+struct args { char *v[ARGS_MAX]; int n; char text[TEXT_MAX]; size_t used; bool full; };
+
+static void arg(struct args *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void arg(struct args *a, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(a->text + a->used, sizeof a->text - a->used, fmt, ap);
+    va_end(ap);
+    if (n < 0 || a->used + (size_t)n + 1 > sizeof a->text || a->n >= ARGS_MAX - 1) {
+        a->full = true;
+        return;
+    }
+    a->v[a->n++] = a->text + a->used;
+    a->v[a->n] = NULL;
+    a->used += (size_t)n + 1;
+}
+static void arg2(struct args *a, const char *opt, const char *value)
+{
+    arg(a, "%s", opt);
+    arg(a, "%s", value);
+}
+
+/* ---- the request ---------------------------------------------------------------------------------------------- */
+
+static const struct { const char *name; int mode; bool memfd, reopened; } want[SPF_MAX] = {
+    [SPF_RAM] = {"RAM", -1, true, true},                    /* QEMU opens it again, read-write; seals protect a template */
+    [SPF_STATE] = {"state", O_RDONLY, false, false},
+    [SPF_DISK_TOP] = {"top disk", O_RDWR, false, false},    /* the access mode must be the one QEMU asks /dev/fdset for */
+    [SPF_DISK_MID] = {"middle disk", O_RDONLY, false, false},
+    [SPF_DISK_BASE] = {"base disk", O_RDONLY, false, false},
+    [SPF_KERNEL] = {"kernel", -1, false, true},
+    [SPF_INITRD] = {"initrd", -1, false, true},
+};
+
+static int check_fd(int fd, int i, uint32_t ram_mib, struct err *e)
+{
+    struct stat st;
+    int fl = fcntl(fd, F_GETFL);
+    if (fl < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || fl & O_PATH)
+        return err_set(e, E_INVALID, "%s: not a regular file", want[i].name);
+    if (want[i].mode >= 0 && (fl & O_ACCMODE) != want[i].mode)
+        return err_set(e, E_INVALID, "%s: opened with the wrong access mode", want[i].name);
+    if (want[i].memfd && fcntl(fd, F_GET_SEALS) < 0)
+        return err_set(e, E_INVALID, "%s: not a memfd", want[i].name);
+    if (i == SPF_RAM && st.st_size != (off_t)ram_mib << 20)
+        return err_set(e, E_INVALID, "RAM: %lld bytes instead of %u MiB", (long long)st.st_size, ram_mib);
+    if (want[i].reopened && !(st.st_mode & S_IROTH))
+        return err_set(e, E_INVALID, "%s: not readable by everybody, so not by the jailed emulator", want[i].name);
+    return 0;
+}
+
+/* fds by sp_vm_fd, -1 where absent; borrowed from the request */
+static int check(const struct sp_vm *q, struct request *r, int fd[SPF_MAX], struct err *e)
+{
+    if (!sp_id_ok(q->id))
+        return err_set(e, E_INVALID, "not an id");
+    if (q->accel != SP_ACCEL_TCG && q->accel != SP_ACCEL_KVM)
+        return err_set(e, E_INVALID, "unknown accelerator");
+    if (q->ram_mib < SP_MEM_MIN || q->ram_mib > SP_MEM_MAX || !q->vcpus || q->vcpus > SP_CPU_MAX)
+        return err_set(e, E_INVALID, "impossible VM size");
+    if (q->net)
+        return err_set(e, E_UNSUPPORTED, "VM network is not available yet");
+    if (q->have >> SPF_MAX)
+        return err_set(e, E_INVALID, "unknown descriptors");
+    uint32_t must = 1u << SPF_RAM | 1u << SPF_DISK_TOP | 1u << SPF_DISK_BASE | (q->incoming ? 0 : 1u << SPF_KERNEL | 1u << SPF_INITRD);
+    if ((q->have & must) != must)
+        return err_set(e, E_INVALID, "RAM, top and base disk%s must be given", q->incoming ? "" : ", kernel and initrd");
+    if (!q->incoming && q->accel == SP_ACCEL_TCG && (q->tsc_khz < 100000 || q->tsc_khz > 20000000))
+        return err_set(e, E_INVALID, "a boot without KVM needs the host's TSC rate");
+    int n = 0;
+    for (int i = 0; i < SPF_MAX; i++) {
+        fd[i] = -1;
+        if (!(q->have >> i & 1))
+            continue;
+        if (n == r->nfds)
+            return err_set(e, E_INVALID, "too few descriptors");
+        fd[i] = r->fds[n++];
+        if (check_fd(fd[i], i, q->ram_mib, e))
+            return -1;
+    }
+    if (n != r->nfds)
+        return err_set(e, E_INVALID, "too many descriptors");
+    return sp_limit_ok(&q->limit, e);
+}
+
+/* ---- the command line ----------------------------------------------------------------------------------------- */
+
+static void disk_args(struct args *a, const int fd[SPF_MAX])
+{
+    static const char *const node[] = {"top", "mid", "base"};
+    static const char *const format[] = {"qcow2", "qcow2", "raw"};
+    for (int i = 2; i >= 0; i--) {
+        int f = fd[SPF_DISK_TOP + i];
+        const char *ro = i ? "on" : "off";
+        if (f < 0)
+            continue;
+        arg(a, "-add-fd");
+        arg(a, "fd=%d,set=%d", f, i + 1);
+        arg(a, "-blockdev");
+        /* locking=off: exclusivity is ours to give, and the base is shared by many */
+        arg(a, "driver=file,node-name=%s-file,filename=/dev/fdset/%d,read-only=%s,auto-read-only=off,locking=off,discard=unmap", node[i],
+            i + 1, ro);
+        arg(a, "-blockdev");
+        if (i == 2)
+            arg(a, "driver=%s,node-name=%s,file=%s-file,read-only=%s", format[i], node[i], node[i], ro);
+        else
+            arg(a, "driver=%s,node-name=%s,file=%s-file,backing=%s,read-only=%s%s", format[i], node[i], node[i],
+                i == 0 && fd[SPF_DISK_MID] >= 0 ? "mid" : "base", ro, i ? "" : ",discard=unmap");
+    }
+}
+
+static void boot_args(struct args *a, const struct sp_vm *q, const int fd[SPF_MAX])
+{
+    arg(a, "-kernel");
+    arg(a, "/proc/self/fd/%d", fd[SPF_KERNEL]);
+    arg(a, "-initrd");
+    arg(a, "/proc/self/fd/%d", fd[SPF_INITRD]);
+    arg(a, "-append");
+    static const char common[] = "console=ttyS0 reboot=t panic=-1 quiet audit=0 cryptomgr.notests i8042.noaux i8042.nokbd i8042.nomux i8042.nopnp";
+    if (q->accel == SP_ACCEL_TCG) /* without the TSC rate a boot may hang; without norandmaps every exec is translated anew */
+        arg(a, "%s tsc=reliable tsc_early_khz=%u mitigations=off norandmaps", common, q->tsc_khz);
+    else
+        arg(a, "%s", common);
+    /* the guest's console beside QEMU's own messages: the last lines are in the exit log */
+    arg2(a, "-chardev", "file,id=con,path=/proc/self/fd/2,append=on");
+    arg2(a, "-serial", "chardev:con");
+}
+
+static int command_line(struct args *a, const struct sp_vm *q, const int fd[SPF_MAX], int chan, int qmp, struct err *e)
+{
+    bool tcg = q->accel == SP_ACCEL_TCG;
+    arg(a, "%s", QEMU);
+    arg2(a, "-M", "microvm,x-option-roms=off,rtc=on,pit=off,pic=off,suppress-vmdesc=on,memory-backend=mem0");
+    arg2(a, "-accel", tcg ? "tcg,tb-size=128" : "kvm");
+    arg2(a, "-cpu", tcg ? "max,erms=off,la57=off" : "host");
+    arg(a, "-m");
+    arg(a, "%u", q->ram_mib);
+    arg(a, "-smp");
+    arg(a, "%u", q->vcpus);
+    arg(a, "-object");
+    arg(a, "memory-backend-file,id=mem0,size=%uM,mem-path=/proc/self/fd/%d,share=%s", q->ram_mib, fd[SPF_RAM], q->incoming ? "off" : "on");
+    arg(a, "-nodefaults");
+    arg(a, "-no-user-config");
+    arg2(a, "-display", "none");
+    arg(a, "-no-reboot");
+    arg2(a, "-global", "migration.send-configuration=off");
+    if (!q->incoming)
+        boot_args(a, q, fd);
+    else
+        arg2(a, "-serial", "null");
+    disk_args(a, fd);
+    arg2(a, "-device", "virtio-blk-device,drive=top,serial=root");
+    arg2(a, "-device", "virtio-scsi-device,id=scsi0");
+    arg2(a, "-device", "virtio-serial-device");
+    arg(a, "-chardev");
+    arg(a, "socket,id=c0,fd=%d", chan);
+    arg2(a, "-device", "virtserialport,chardev=c0,name=agent");
+    arg(a, "-chardev");
+    arg(a, "socket,id=mon,fd=%d", qmp);
+    arg2(a, "-mon", "chardev=mon,mode=control");
+    arg2(a, "-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny");
+    if (q->incoming)
+        arg2(a, "-incoming", "defer");
+    return a->full ? err_set(e, E_INTERNAL, "QEMU command line too long") : 0;
+}
+
+/* ---- start ---------------------------------------------------------------------------------------------------- */
+
+static int start(struct server *s, struct box *b, const struct sp_vm *q, const int fd[SPF_MAX], struct err *e)
+{
+    int chan[2], qmp[2];
+    auto_fd err_end = -1;
+    static struct args a; /* one thread; the child has its own copy */
+    memset(&a, 0, sizeof a);
+    if (box_take_slot(b, e))
+        return -1;
+    uint32_t mib = (q->limit.memory_mib > q->ram_mib ? q->limit.memory_mib : q->ram_mib) + SP_VM_OVERHEAD_MIB;
+    b->limit = (struct cgroup_limit){(uint64_t)mib << 20, q->limit.cpu_millis, VM_PIDS, q->low_priority};
+    if (cgroup_make(&s->cg, b->id, &b->limit, &b->cg, e))
+        return -1;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, chan) < 0)
+        return err_sys(e, errno, "channel");
+    b->chan = chan[0];
+    auto_fd chan_in = chan[1];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, qmp) < 0)
+        return err_sys(e, errno, "channel");
+    b->qmp = qmp[0];
+    auto_fd qmp_in = qmp[1];
+    if (box_log_pipe(b, box_uid(b), &err_end, e))
+        return -1;
+    b->disk = fcntl(fd[SPF_DISK_TOP], F_DUPFD_CLOEXEC, 10);
+    if (command_line(&a, q, fd, chan_in, qmp_in, e))
+        return -1;
+
+    char *envp[] = {"PATH=/usr/bin", "HOME=/", "LANG=C", NULL};
+    struct jail j = {.kind = JAIL_VM,
+                     .attach_at = s->attach_at,
+                     .hostname = "vm",
+                     .cgroup2 = b->cg.v2,
+                     .filter = &s->f_vm,
+                     .place = {{err_end, 2}, {fd[SPF_STATE], SP_VM_STATE_FD}},
+                     .nplace = fd[SPF_STATE] >= 0 ? 2 : 1,
+                     .exec_fd = -1,
+                     .path = QEMU,
+                     .argv = a.v,
+                     .envp = envp};
+    j.keep[j.nkeep++] = chan_in;
+    j.keep[j.nkeep++] = qmp_in;
+    for (int i = 0; i < SPF_MAX; i++)
+        if (fd[i] >= 0 && i != SPF_STATE)
+            j.keep[j.nkeep++] = fd[i];
+    auto_fd root = mount_clone(s->vm_mnt[q->accel == SP_ACCEL_KVM], "", true, e);
+    if (root < 0)
+        return -1;
+    struct jailed child;
+    if ((j.njoin = cgroup_join_fds(&b->cg, j.join, e)) < 0)
+        return -1;
+    int rc = jail_spawn(&j, &child, e);
+    for (int i = 0; i < j.njoin; i++)
+        (void)close(j.join[i]);
+    if (rc)
+        return -1;
+    box_started(b, &child);
+    if (ns_map_ids(child.pid, jail_first_id(JAIL_VM), box_uid(b), jail_id_count(JAIL_VM), NULL, e))
+        return -1;
+    return jail_go(child.sync, root, -1, e);
+}
+
+int op_vm_start(struct server *s, struct request *r, struct err *e)
+{
+    const struct sp_vm *q = &r->q->u.vm;
+    int fd[SPF_MAX];
+    if (check(q, r, fd, e))
+        return -1;
+    if (access(QEMU, X_OK) < 0)
+        return err_set(e, E_UNSUPPORTED, "QEMU is not installed (qemu-system-x86)");
+    struct box *b = box_new(s, q->id, SP_KIND_VM, e);
+    if (!b)
+        return -1;
+    b->start_seq = r->q->seq;
+    b->start_gen = r->gen;
+    if (!start(s, b, q, fd, e))
+        return 0;
+    b->start_seq = 0;
+    box_discard(b);
+    return -1;
+}

@@ -1,0 +1,156 @@
+/* Inside hutch-spawn: one thread, one epoll, a table of boxes. Everything that
+ * runs is a `struct box`: containers, VMs, packers, tools. Nothing is freed
+ * while an event batch is being handled (server_bury).
+ *
+ * Files: server.c (loop, connection, queue), server_box.c (life and death of a
+ * box), server_disk.c (template mounts, writable layers), server_host.c (what
+ * is made once at start), op_*.c (one family of requests each). */
+#pragma once
+#include "base/err.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "jail/cgroup.h"
+#include "jail/jail.h"
+#include "jail/seccomp.h"
+#include "spawn/op.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SLOTS       1024  /* boxes alive at once */
+#define SLOT_IDS    65536u
+#define LOG_TAIL    4096
+#define PATH_LEN    512
+#define POOL_KINDS  4
+#define POOL_DEPTH  4
+
+struct server;
+struct watch { int fd; void (*fn)(struct server *s, struct watch *w); void *arg; };
+
+enum box_state { BX_STARTING, BX_ALIVE, BX_DEAD };
+
+struct box {
+    struct list grave;
+    struct server *srv;
+    char id[SP_ID];
+    enum sp_kind kind;
+    enum box_state state;
+    pid_t pid;
+    int pidfd, sync, chan, qmp, errpipe;
+    struct watch w_pid, w_sync, w_err;
+    bool armed;                   /* see jail_result */
+    uint64_t start_seq;           /* the request to answer when exec succeeded; 0: none */
+    uint64_t start_gen;           /* … on which connection */
+    int start_fds[3], nstart_fds; /* what it gets besides (pack, tool: read ends of pipes); owned */
+    bool removing;
+    struct { uint64_t seq, gen; } remover[4];
+    int nremovers;
+    int64_t retry_at;             /* cgroup removal; 0: none */
+    int tries;
+    struct cgroup cg;
+    struct cgroup_limit limit;
+    struct cgroup_usage last;     /* at death */
+    int slot;                     /* -1: none */
+    int upper;                    /* container: mount of its writable layer */
+    int disk;                     /* VM: its top image, for accounting */
+    int64_t started;
+    struct sp_exit exit;
+    char tail[LOG_TAIL];          /* last bytes of stderr */
+    unsigned ntail;
+    uint64_t tail_total;
+    bool has_dir;                 /* boxes/<id> is its */
+};
+
+struct template { char id[SP_ID]; int mnt; };
+struct upper { int mnt; uint32_t mib, inodes; char name[32]; };
+struct pool { uint32_t mib, inodes; int64_t used; struct upper item[POOL_DEPTH]; int n; };
+
+struct out;
+struct conn { int fd; uint64_t gen; struct watch w; struct list queue; int queued; bool want_write, paused; };
+
+struct server {
+    const char *home, *run, *share, *bin;
+    int home_fd;
+    uint32_t allow_uid;
+    uint32_t uid_base;
+    char tag[CG_NAME];
+    int epoll, listener, lock, sigfd, uid_lock;
+    struct watch w_listen, w_sig;
+    struct conn conn;
+    struct map boxes;
+    struct list graves;
+    bool slot_used[SLOTS];
+    int slot_next, nretry;
+    struct cgroup_host cg;
+    struct seccomp_prog f_box, f_vm, f_untar;
+    char attach_at[PATH_LEN], scratch[PATH_LEN];
+    char dev_dir[PATH_LEN], vm_root[2][PATH_LEN];
+    int dev_mnt;                    /* template of /dev, attached at dev_dir in our private mount namespace */
+    int vm_mnt[2];                  /* roots of QEMU without and with /dev/kvm, likewise */
+    int agent, untar;               /* sealed memfds; -1: not made yet */
+    int64_t agent_id[3], untar_id[3]; /* size, mtime, inode of what was copied */
+    struct template *tmpl;
+    int ntmpl;
+    struct pool pool[POOL_KINDS];
+    uint64_t pool_serial;
+    bool pool_broken;
+    bool stop;
+    char note[160];
+};
+
+/* server.c */
+int server_watch(struct server *s, struct watch *w, int fd, void (*fn)(struct server *, struct watch *), void *arg);
+void server_unwatch(struct server *s, struct watch *w);
+/* An answer to request `seq` of connection `gen`; dropped if that connection is gone. fds stay the caller's. */
+void server_reply(struct server *s, uint64_t gen, uint64_t seq, const struct sp_rep *rep, const int *fds, int nfds);
+void server_fail(struct server *s, uint64_t gen, uint64_t seq, const struct err *e);
+void server_ok(struct server *s, uint64_t gen, uint64_t seq);
+void server_event(struct server *s, const struct sp_exit *x);
+int server_run(struct server *s);
+
+/* server_host.c */
+int server_init(struct server *s, struct err *e) __attribute__((warn_unused_result));
+void server_fini(struct server *s);
+int server_program(struct server *s, const char *name, int *memfd, int64_t id[3], struct err *e) __attribute__((warn_unused_result)); /* -> memfd, borrowed */
+int server_home_open(struct server *s, int flags, struct err *e, const char *fmt, ...) __attribute__((format(printf, 4, 5), warn_unused_result)); /* below home, no symlinks */
+
+/* server_box.c */
+struct box *box_new(struct server *s, const char *id, enum sp_kind kind, struct err *e); /* listed; E_CONFLICT if the id is taken */
+struct box *box_find(struct server *s, const char *id);
+int box_take_slot(struct box *b, struct err *e) __attribute__((warn_unused_result));
+uint32_t box_uid(const struct box *b);
+int box_log_pipe(struct box *b, uint32_t uid, int *ret_write_end, struct err *e) __attribute__((warn_unused_result));
+void box_started(struct box *b, const struct jailed *j);    /* the clone is there: watch it */
+int box_fds(const struct box *b, int *fds);                 /* what a start or attach hands out, borrowed -> count */
+void box_info(const struct box *b, struct sp_info *ret);
+void box_kill(struct box *b);
+void box_discard(struct box *b);                            /* before anything of it ran: kill, wait, undo all, forget */
+void box_remove(struct box *b, uint64_t gen, uint64_t seq); /* kill if alive, then everything goes, then the answer */
+int box_remove_dir(struct server *s, const char *id);
+int box_retry(struct server *s, int64_t now);               /* due cgroup removals -> ms until the next, -1: none */
+
+/* server_disk.c */
+int disk_template(struct server *s, const char *id, struct err *e) __attribute__((warn_unused_result)); /* -> detached mount, borrowed */
+void disk_template_drop(struct server *s, const char *id);
+int disk_upper(struct server *s, const char *box, uint32_t mib, uint32_t inodes, struct err *e) __attribute__((warn_unused_result)); /* -> mount, owned */
+bool disk_refill(struct server *s);                          /* one step of pool work; false: nothing to do */
+void disk_abandon(int upper_mnt);                            /* its content is not wanted any more: do not write it back */
+void disk_fini(struct server *s);
+int disk_mkfs(const char *path, uint32_t mib, uint32_t inodes, const char *from_dir, struct err *e) __attribute__((warn_unused_result));
+int run_program(const char *const *argv, struct err *e) __attribute__((warn_unused_result)); /* blocks; 0 on exit status 0 */
+int disk_sparse_copy(int from, int to, struct err *e) __attribute__((warn_unused_result));
+
+/* op_*.c: answer now, or leave start_seq in the box */
+struct request { uint64_t gen; const struct sp_req *q; int *fds; int nfds; };
+int op_box_start(struct server *s, struct request *r, struct err *e);
+int op_vm_start(struct server *s, struct request *r, struct err *e);
+int op_pack(struct server *s, struct request *r, struct err *e);
+int op_tool(struct server *s, struct request *r, struct err *e);
+int op_control(struct server *s, struct request *r, struct err *e);
+
+static inline bool sp_id_ok(const char id[SP_ID]);
+#include "base/str.h"
+static inline bool sp_id_ok(const char id[SP_ID])
+{
+    return memchr(id, 0, SP_ID) && id_ok(str_of(id));
+}
+int sp_limit_ok(const struct sp_limit *l, struct err *e);

@@ -1,0 +1,387 @@
+/* A box from its clone to its removal. States: STARTING (cloned, the jail is
+ * being built) -> ALIVE (exec succeeded, the start was answered) -> DEAD (waited
+ * for; kept with its status until SP_REMOVE). */
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "jail/sys.h"
+#include "spawn/server.h"
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#define TAIL_TOTAL_MAX (1u << 20) /* of stderr; then the pipe is closed: nobody floods us */
+#define WAIT_PIDFD     3          /* P_PIDFD */
+
+static void close_fd(int *fd)
+{
+    cleanup_fd(fd);
+    *fd = -1;
+}
+
+struct box *box_find(struct server *s, const char *id) { return map_get(&s->boxes, id); }
+
+struct box *box_new(struct server *s, const char *id, enum sp_kind kind, struct err *e)
+{
+    if (box_find(s, id)) {
+        (void)err_set(e, E_CONFLICT, "%s exists already", id);
+        return NULL;
+    }
+    struct box *b = xcalloc(1, sizeof *b);
+    b->srv = s;
+    memcpy(b->id, id, strlen(id) + 1);
+    b->kind = kind;
+    b->pidfd = b->sync = b->chan = b->qmp = b->errpipe = b->upper = b->disk = b->slot = -1;
+    b->start_fds[0] = b->start_fds[1] = b->start_fds[2] = -1;
+    b->cg = CGROUP_NONE;
+    b->started = clock_mono();
+    (void)map_set(&s->boxes, b->id, b);
+    return b;
+}
+
+int box_take_slot(struct box *b, struct err *e)
+{
+    struct server *s = b->srv;
+    for (int i = 0; i < SLOTS; i++) { /* round robin: a range rests as long as possible before it is used again */
+        int k = (s->slot_next + i) % SLOTS;
+        if (s->slot_used[k])
+            continue;
+        s->slot_used[k] = true;
+        s->slot_next = (k + 1) % SLOTS;
+        b->slot = k;
+        return 0;
+    }
+    return err_set(e, E_QUOTA, "all %d slots are in use", SLOTS);
+}
+
+uint32_t box_uid(const struct box *b) { return b->srv->uid_base + (uint32_t)b->slot * SLOT_IDS; }
+
+/* ---- stderr --------------------------------------------------------------------------------------------------- */
+
+static void tail_put(struct box *b, const char *p, size_t n)
+{
+    if (n > LOG_TAIL)
+        p += n - LOG_TAIL, n = LOG_TAIL;
+    if (b->ntail + n > LOG_TAIL) {
+        unsigned drop = b->ntail + (unsigned)n - LOG_TAIL;
+        memmove(b->tail, b->tail + drop, b->ntail - drop);
+        b->ntail -= drop;
+    }
+    memcpy(b->tail + b->ntail, p, n);
+    b->ntail += (unsigned)n;
+}
+
+static void on_stderr(struct server *s, struct watch *w)
+{
+    struct box *b = w->arg;
+    char t[16384];
+    ssize_t n = read(w->fd, t, sizeof t);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n > 0) {
+        tail_put(b, t, (size_t)n);
+        b->tail_total += (uint64_t)n;
+    }
+    if (n > 0 && b->tail_total < TAIL_TOTAL_MAX)
+        return;
+    server_unwatch(s, &b->w_err);
+    close_fd(&b->errpipe);
+}
+
+int box_log_pipe(struct box *b, uint32_t uid, int *ret_write_end, struct err *e)
+{
+    int p[2];
+    if (pipe2(p, O_CLOEXEC) < 0)
+        return err_sys(e, errno, "pipe");
+    b->errpipe = p[0];
+    /* owned by the box, or it could not open /dev/stderr again */
+    if (fd_nonblock(p[0]) < 0 || fchown(p[1], uid, uid) < 0 || server_watch(b->srv, &b->w_err, p[0], on_stderr, b) < 0) {
+        int sys = errno;
+        (void)close(p[1]);
+        return err_sys(e, sys, "pipe");
+    }
+    *ret_write_end = p[1];
+    return 0;
+}
+
+/* The end, and the last words line by line (a log line is shorter than the tail). */
+static void log_end(struct box *b)
+{
+    log_info("%s ended: %s %d oom_kills=%u", b->id, b->exit.signaled ? "signal" : "status", b->exit.code, b->exit.oom_kills);
+    for (unsigned at = 0; at < b->ntail;) {
+        const char *nl = memchr(b->tail + at, '\n', b->ntail - at);
+        unsigned end = nl ? (unsigned)(nl - b->tail) : b->ntail;
+        if (end > at)
+            log_info("%s stderr: %.*s", b->id, (int)(end - at), b->tail + at);
+        at = end + 1;
+    }
+}
+
+/* ---- death ---------------------------------------------------------------------------------------------------- */
+
+static void box_free(struct box *b)
+{
+    struct server *s = b->srv;
+    (void)map_del(&s->boxes, b->id);
+    server_unwatch(s, &b->w_pid);
+    server_unwatch(s, &b->w_sync);
+    server_unwatch(s, &b->w_err);
+    int *fd[] = {&b->pidfd, &b->sync, &b->chan, &b->qmp, &b->errpipe, &b->upper, &b->disk, &b->start_fds[0], &b->start_fds[1], &b->start_fds[2]};
+    for (unsigned i = 0; i < sizeof fd / sizeof *fd; i++)
+        close_fd(fd[i]);
+    if (b->slot >= 0)
+        s->slot_used[b->slot] = false;
+    if (b->retry_at)
+        s->nretry--;
+    list_add_tail(&s->graves, &b->grave);
+}
+
+static int rm_entries(int dir, int depth)
+{
+    int rc = 0;
+    DIR *d = fdopendir(dir);
+    if (!d)
+        return -1;
+    for (struct dirent *t; (t = readdir(d));) {
+        if (!strcmp(t->d_name, ".") || !strcmp(t->d_name, ".."))
+            continue;
+        if (!unlinkat(dirfd(d), t->d_name, 0))
+            continue;
+        int sub = errno == EISDIR && depth ? openat(dirfd(d), t->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+        if (sub < 0 || rm_entries(sub, depth - 1) || unlinkat(dirfd(d), t->d_name, AT_REMOVEDIR) < 0)
+            rc = -1;
+    }
+    (void)closedir(d);
+    return rc;
+}
+
+int box_remove_dir(struct server *s, const char *id)
+{
+    struct err e;
+    auto_fd boxes = server_home_open(s, O_RDONLY | O_DIRECTORY, &e, "boxes");
+    int dir = boxes < 0 ? -1 : openat(boxes, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (dir < 0)
+        return 0; /* nothing there: fine, removal is idempotent */
+    if (rm_entries(dir, 4) || unlinkat(boxes, id, AT_REMOVEDIR) < 0) {
+        log_warn("boxes/%s: cannot be removed completely", id);
+        return -1;
+    }
+    return 0;
+}
+
+static void remove_now(struct box *b)
+{
+    struct server *s = b->srv;
+    if (b->kind == SP_KIND_BOX || b->kind == SP_KIND_VM)
+        (void)box_remove_dir(s, b->id); /* logged there */
+    for (int i = 0; i < b->nremovers; i++)
+        server_ok(s, b->remover[i].gen, b->remover[i].seq);
+    box_free(b);
+}
+
+/* Control groups may stay busy for a moment after the last process was waited for. */
+static void try_remove(struct box *b)
+{
+    struct server *s = b->srv;
+    if (b->retry_at)
+        s->nretry--;
+    b->retry_at = 0;
+    if (b->cg.live && cgroup_remove(&s->cg, &b->cg) && b->tries++ < 200) {
+        b->retry_at = clock_mono() + (b->tries < 10 ? 2 : 50) * NS_PER_MS;
+        s->nretry++;
+        return;
+    }
+    if (b->cg.live)
+        log_warn("%s: control group left behind, the next start sweeps it", b->id);
+    if (b->removing)
+        remove_now(b);
+}
+
+int box_retry(struct server *s, int64_t now)
+{
+    int64_t next = -1;
+    size_t i = 0;
+    if (!s->nretry)
+        return -1;
+    for (struct map_entry *m; (m = map_next(&s->boxes, &i));) {
+        struct box *b = m->value;
+        if (b->retry_at && b->retry_at <= now)
+            try_remove(b);
+        else if (b->retry_at && (next < 0 || b->retry_at < next))
+            next = b->retry_at;
+    }
+    return s->nretry && next < 0 ? 2 : next < 0 ? -1 : (int)((next - now) / NS_PER_MS) + 1;
+}
+
+/* Waits for the process (it is dead or dying) and settles everything but the record. */
+static void settle(struct box *b)
+{
+    struct server *s = b->srv;
+    siginfo_t si;
+    memset(&si, 0, sizeof si);
+    while (waitid((idtype_t)WAIT_PIDFD, (id_t)b->pidfd, &si, WEXITED) < 0 && errno == EINTR)
+        ;
+    if (b->errpipe >= 0)
+        on_stderr(s, &b->w_err);
+    cgroup_usage(&s->cg, &b->cg, &b->last);
+    memcpy(b->exit.id, b->id, sizeof b->exit.id);
+    b->exit.kind = b->kind;
+    b->exit.code = si.si_status;
+    b->exit.signaled = si.si_code != CLD_EXITED;
+    b->exit.oom_kills = (uint32_t)b->last.oom_kills;
+    b->state = BX_DEAD;
+    server_unwatch(s, &b->w_pid);
+    server_unwatch(s, &b->w_err);
+    close_fd(&b->pidfd);
+    close_fd(&b->chan);
+    close_fd(&b->qmp);
+    close_fd(&b->errpipe);
+    close_fd(&b->upper);
+    if (b->slot >= 0)
+        s->slot_used[b->slot] = false;
+    b->slot = -1;
+}
+
+static void start_over(struct box *b, const struct err *e)
+{
+    struct server *s = b->srv;
+    server_unwatch(s, &b->w_sync);
+    close_fd(&b->sync);
+    if (e) {
+        log_warn("%s: start failed: %s", b->id, e->msg);
+        if (b->start_seq)
+            server_fail(s, b->start_gen, b->start_seq, e);
+        b->start_seq = 0;
+        b->removing = true; /* nothing to come back to */
+        box_kill(b);
+        return;
+    }
+    struct sp_rep rep = {0};
+    int fds[3], n = box_fds(b, fds);
+    box_info(b, &rep.u.info);
+    b->state = BX_ALIVE;
+    rep.u.info.alive = 1;
+    log_debug("%s started in %lld us", b->id, (long long)((clock_mono() - b->started) / 1000));
+    server_reply(s, b->start_gen, b->start_seq, &rep, fds, n);
+    b->start_seq = 0;
+    for (int i = 0; i < 3; i++)
+        close_fd(&b->start_fds[i]);
+}
+
+static void on_sync(struct server *s, struct watch *w)
+{
+    struct box *b = w->arg;
+    struct err e;
+    (void)s;
+    int r = jail_result(b->sync, &b->armed, &e);
+    if (r)
+        start_over(b, r < 0 ? &e : NULL);
+}
+
+static void on_exit_fd(struct server *s, struct watch *w)
+{
+    struct box *b = w->arg;
+    if (b->state == BX_STARTING && b->sync >= 0)
+        on_sync(s, &b->w_sync); /* the reason may be in the socket */
+    bool failed = b->state == BX_STARTING;
+    settle(b);
+    if (!failed) {
+        log_end(b);
+        server_event(s, &b->exit);
+    }
+    try_remove(b);
+}
+
+void box_started(struct box *b, const struct jailed *j)
+{
+    b->pid = j->pid;
+    b->pidfd = j->pidfd;
+    b->sync = j->sync;
+    b->state = BX_STARTING;
+    /* epoll only fails for lack of memory or watches: then the box would be deaf, so give up on it */
+    if (server_watch(b->srv, &b->w_pid, b->pidfd, on_exit_fd, b) < 0 ||
+        (b->sync >= 0 && (fd_nonblock(b->sync) < 0 || server_watch(b->srv, &b->w_sync, b->sync, on_sync, b) < 0)))
+        abort();
+}
+
+int box_fds(const struct box *b, int *fds)
+{
+    int n = 0;
+    if (b->kind == SP_KIND_PACK || b->kind == SP_KIND_TOOL) {
+        for (; n < b->nstart_fds; n++)
+            fds[n] = b->start_fds[n];
+        return n;
+    }
+    fds[n++] = b->pidfd;
+    fds[n++] = b->chan;
+    if (b->kind == SP_KIND_VM)
+        fds[n++] = b->qmp;
+    return n;
+}
+
+void box_info(const struct box *b, struct sp_info *ret)
+{
+    *ret = (struct sp_info){.kind = b->kind,
+                            .alive = b->state != BX_DEAD,
+                            .uid_base = b->slot >= 0 ? box_uid(b) : 0,
+                            .pid = b->state == BX_DEAD ? 0 : b->pid,
+                            .started_mono_ns = (uint64_t)b->started};
+    memcpy(ret->id, b->id, sizeof ret->id);
+}
+
+void box_kill(struct box *b)
+{
+    struct err e;
+    if (b->state == BX_DEAD)
+        return;
+    (void)sys_pidfd_signal(b->pidfd, SIGKILL);           /* init: its pid namespace dies with it */
+    if (b->cg.live && cgroup_kill(&b->srv->cg, &b->cg, &e)) /* and whatever is frozen or was never in it */
+        log_warn("%s: kill: %s", b->id, e.msg);
+}
+
+void box_discard(struct box *b)
+{
+    struct server *s = b->srv;
+    if (b->pidfd >= 0) {
+        (void)sys_pidfd_signal(b->pidfd, SIGKILL);
+        settle(b);
+    }
+    b->state = BX_DEAD;
+    b->removing = true;
+    if (b->upper >= 0)
+        disk_abandon(b->upper);
+    close_fd(&b->upper);
+    if (!b->has_dir) { /* a VM's directory is the daemon's until the VM exists */
+        b->kind = SP_KIND_TOOL;
+    }
+    (void)s;
+    try_remove(b);
+}
+
+void box_remove(struct box *b, uint64_t gen, uint64_t seq)
+{
+    int room = (int)(sizeof b->remover / sizeof *b->remover);
+    if (b->nremovers < room) {
+        b->remover[b->nremovers].seq = seq;
+        b->remover[b->nremovers++].gen = gen;
+    } else {
+        server_ok(b->srv, gen, seq); /* a fifth caller hears that it is under way */
+    }
+    bool first = !b->removing;
+    b->removing = true;
+    if (b->state == BX_DEAD) {
+        if (first && !b->retry_at)
+            try_remove(b);
+        return;
+    }
+    if (b->upper >= 0) {
+        disk_abandon(b->upper);
+        close_fd(&b->upper); /* before the kill: the dying init, not we, unmounts */
+    }
+    box_kill(b);
+}

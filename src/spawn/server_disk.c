@@ -1,0 +1,282 @@
+/* Root file systems of containers: template images mounted once, read-only and
+ * detached; writable layers as small ext4 images on loop devices, because that
+ * caps bytes and inodes on every host and is deleted as one file. A few layers
+ * are kept ready (copied, attached, mounted), since that is half of a start. */
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "jail/mount.h"
+#include "jail/sys.h"
+#include "spawn/server.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+
+#define TEMPLATES_MAX 128
+#define EXT4_SHUTDOWN _IOR('X', 125, uint32_t) /* EXT4_IOC_SHUTDOWN */
+#define EXT4_NO_FLUSH 2u
+#define ABANDON_MIN   (32u << 20)
+
+int run_program(const char *const *argv, struct err *e)
+{
+    static char *const env[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", NULL};
+    pid_t pid = fork();
+    if (pid < 0)
+        return err_sys(e, errno, "fork");
+    if (!pid) {
+        sigset_t none;
+        (void)sigemptyset(&none);
+        (void)sigprocmask(SIG_SETMASK, &none, NULL);
+        int null = open("/dev/null", O_RDWR);
+        (void)dup2(null, 0);
+        (void)dup2(null, 1);
+        (void)sys_close_range(3, ~0u);
+        (void)execve(argv[0], (char *const *)(uintptr_t)argv, env);
+        _exit(127);
+    }
+    int st = 0;
+    while (waitpid(pid, &st, 0) < 0 && errno == EINTR)
+        ;
+    const char *name = strrchr(argv[0], '/');
+    name = name ? name + 1 : argv[0];
+    if (!WIFEXITED(st))
+        return err_set(e, E_INTERNAL, "%s died of signal %d", name, WTERMSIG(st));
+    return WEXITSTATUS(st) ? err_set(e, E_INTERNAL, "%s failed with status %d", name, WEXITSTATUS(st)) : 0;
+}
+
+int disk_mkfs(const char *path, uint32_t mib, uint32_t inodes, const char *from_dir, struct err *e)
+{
+    char size[24], count[24];
+    const char *argv[24] = {"/usr/sbin/mkfs.ext4", "-q", "-F", "-m", "0", "-b", "4096", "-O", "^resize_inode", "-J", "size=8", "-E",
+                            "lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0"};
+    int n = 13;
+    (void)snprintf(size, sizeof size, "%um", mib);
+    if (inodes) {
+        (void)snprintf(count, sizeof count, "%u", inodes);
+        argv[n++] = "-N";
+        argv[n++] = count;
+    }
+    if (from_dir) {
+        argv[n++] = "-d";
+        argv[n++] = from_dir;
+    }
+    argv[n++] = path;
+    argv[n++] = size;
+    if (access(argv[0], X_OK) < 0)
+        argv[0] = "/sbin/mkfs.ext4";
+    return run_program(argv, e);
+}
+
+int disk_sparse_copy(int from, int to, struct err *e)
+{
+    struct stat st;
+    if (fstat(from, &st) < 0 || ftruncate(to, st.st_size) < 0)
+        return err_sys(e, errno, "sparse copy");
+    for (off_t at = 0; at < st.st_size;) {
+        off_t data = lseek(from, at, SEEK_DATA);
+        if (data < 0 && errno == ENXIO)
+            break; /* only a hole is left */
+        off_t hole = data < 0 ? -1 : lseek(from, data, SEEK_HOLE), out = data;
+        if (hole < 0)
+            return err_sys(e, errno, "sparse copy");
+        for (loff_t in = data; in < hole;) {
+            ssize_t n = copy_file_range(from, &in, to, &out, (size_t)(hole - in), 0);
+            if (n <= 0)
+                return err_sys(e, n ? errno : EIO, "sparse copy");
+        }
+        at = hole;
+    }
+    return 0;
+}
+
+/* ---- templates ------------------------------------------------------------------------------------------------ */
+
+int disk_template(struct server *s, const char *id, struct err *e)
+{
+    for (int i = 0; i < s->ntmpl; i++)
+        if (!strcmp(s->tmpl[i].id, id))
+            return s->tmpl[i].mnt;
+    auto_fd image = server_home_open(s, O_RDONLY, e, "templates/%s/rootfs.ext4", id);
+    if (image < 0)
+        return err_wrap(e, "template %s", id);
+    auto_fd m = mount_image(image, true, s->scratch, e);
+    if (m < 0)
+        return err_wrap(e, "template %s", id);
+    if (s->ntmpl == TEMPLATES_MAX) { /* forget the oldest; running boxes hold their own references */
+        (void)close(s->tmpl[0].mnt);
+        memmove(s->tmpl, s->tmpl + 1, sizeof *s->tmpl * (size_t)--s->ntmpl);
+    }
+    s->tmpl = xrealloc(s->tmpl, sizeof *s->tmpl * (size_t)(s->ntmpl + 1));
+    struct template *t = &s->tmpl[s->ntmpl++];
+    memset(t, 0, sizeof *t);
+    memcpy(t->id, id, strlen(id) + 1);
+    return t->mnt = take_fd(&m);
+}
+
+void disk_template_drop(struct server *s, const char *id)
+{
+    for (int i = 0; i < s->ntmpl; i++)
+        if (!strcmp(s->tmpl[i].id, id)) {
+            (void)close(s->tmpl[i].mnt);
+            memmove(s->tmpl + i, s->tmpl + i + 1, sizeof *s->tmpl * (size_t)(--s->ntmpl - i));
+            return;
+        }
+}
+
+/* ---- writable layers ------------------------------------------------------------------------------------------ */
+
+static void blank_name(uint32_t mib, uint32_t inodes, char *out, size_t size)
+{
+    if (inodes)
+        (void)snprintf(out, size, "fs/%u-%u.ext4", mib, inodes);
+    else
+        (void)snprintf(out, size, "fs/%u.ext4", mib);
+}
+
+/* fs/<mib>.ext4, made once per size. Blocks some 10 ms that one time. */
+static int blank_open(struct server *s, uint32_t mib, uint32_t inodes, struct err *e)
+{
+    char name[48], tmp[PATH_LEN + 64], dir[PATH_LEN + 16], sub[PATH_LEN + 32], to[PATH_LEN + 64];
+    blank_name(mib, inodes, name, sizeof name);
+    int fd = server_home_open(s, O_RDONLY, e, "%s", name);
+    if (fd >= 0 || e->sys != ENOENT)
+        return fd;
+    (void)snprintf(dir, sizeof dir, "%s/blank", s->scratch);
+    (void)mkdir(dir, 0755); /* the two directories overlay needs, put in by mkfs */
+    (void)snprintf(sub, sizeof sub, "%s/upper", dir);
+    (void)mkdir(sub, 0755);
+    (void)snprintf(sub, sizeof sub, "%s/work", dir);
+    (void)mkdir(sub, 0755);
+    (void)snprintf(tmp, sizeof tmp, "%s/fs/.new.ext4", s->home);
+    (void)snprintf(to, sizeof to, "%s/%s", s->home, name);
+    (void)unlink(tmp);
+    if (disk_mkfs(tmp, mib, inodes, dir, e))
+        return err_wrap(e, "empty disk of %u MiB", mib);
+    if (rename(tmp, to) < 0)
+        return err_sys(e, errno, "empty disk");
+    log_info("made %s", name);
+    return server_home_open(s, O_RDONLY, e, "%s", name);
+}
+
+static int upper_make(struct server *s, int dir, const char *name, uint32_t mib, uint32_t inodes, struct err *e)
+{
+    auto_fd from = blank_open(s, mib, inodes, e);
+    if (from < 0)
+        return -1;
+    auto_fd to = openat(dir, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (to < 0)
+        return err_sys(e, errno, "disk");
+    if (disk_sparse_copy(from, to, e)) {
+        (void)unlinkat(dir, name, 0);
+        return -1;
+    }
+    int m = mount_image(to, false, s->scratch, e);
+    if (m < 0)
+        (void)unlinkat(dir, name, 0);
+    return m;
+}
+
+static struct pool *pool_of(struct server *s, uint32_t mib, uint32_t inodes)
+{
+    struct pool *oldest = &s->pool[0];
+    for (int i = 0; i < POOL_KINDS; i++) {
+        struct pool *p = &s->pool[i];
+        if (p->mib == mib && p->inodes == inodes)
+            return p;
+        if (p->used < oldest->used)
+            oldest = p;
+    }
+    while (oldest->n) {
+        struct upper *u = &oldest->item[--oldest->n];
+        disk_abandon(u->mnt);
+        (void)close(u->mnt);
+        (void)unlinkat(s->home_fd, u->name, 0);
+    }
+    oldest->mib = mib;
+    oldest->inodes = inodes;
+    return oldest;
+}
+
+int disk_upper(struct server *s, const char *box, uint32_t mib, uint32_t inodes, struct err *e)
+{
+    mib = (mib + 63) / 64 * 64; /* few different sizes */
+    if ((mkdirat(s->home_fd, "boxes", 0711) < 0 && errno != EEXIST))
+        return err_sys(e, errno, "boxes");
+    auto_fd boxes = server_home_open(s, O_RDONLY | O_DIRECTORY, e, "boxes");
+    if (boxes < 0)
+        return -1;
+    if (mkdirat(boxes, box, 0700) < 0 && errno != EEXIST)
+        return err_sys(e, errno, "box directory");
+    auto_fd dir = openat(boxes, box, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (dir < 0)
+        return err_sys(e, errno, "box directory");
+    auto_fd old = openat(dir, "upper.ext4", O_RDWR | O_NOFOLLOW | O_CLOEXEC); /* a stopped box starts again on its disk */
+    if (old >= 0)
+        return mount_image(old, false, s->scratch, e);
+    struct pool *p = pool_of(s, mib, inodes);
+    p->used = clock_mono();
+    s->pool_broken = false;
+    if (p->n) {
+        struct upper *u = &p->item[--p->n];
+        if (!renameat(s->home_fd, u->name, dir, "upper.ext4"))
+            return u->mnt;
+        (void)close(u->mnt);
+    }
+    return upper_make(s, dir, "upper.ext4", mib, inodes, e);
+}
+
+bool disk_refill(struct server *s)
+{
+    struct err e;
+    int64_t now = clock_mono();
+    for (int i = 0; i < POOL_KINDS && !s->pool_broken; i++) {
+        struct pool *p = &s->pool[i];
+        if (!p->mib || p->n == POOL_DEPTH || now - p->used > 600 * NS_PER_S)
+            continue;
+        struct upper *u = &p->item[p->n];
+        *u = (struct upper){.mib = p->mib, .inodes = p->inodes};
+        (void)snprintf(u->name, sizeof u->name, "fs/ready-%llu.ext4", (unsigned long long)s->pool_serial++);
+        u->mnt = upper_make(s, s->home_fd, u->name, p->mib, p->inodes, &e);
+        if (u->mnt < 0) {
+            log_warn("disk pool: %s", e.msg); /* a start will meet the same and tell its caller */
+            s->pool_broken = true;
+            return false;
+        }
+        p->n++;
+        return true;
+    }
+    return false;
+}
+
+/* Not for small ones: the kernel reports a shutdown on the console, and a serial console takes 2 ms for that. */
+void disk_abandon(int mnt)
+{
+    uint32_t how = EXT4_NO_FLUSH;
+    struct statvfs v;
+    if (fstatvfs(mnt, &v) < 0 || (uint64_t)(v.f_blocks - v.f_bfree) * v.f_frsize < ABANDON_MIN)
+        return;
+    auto_fd fd = openat(mnt, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0)
+        (void)ioctl(fd, EXT4_SHUTDOWN, &how); /* only saves work */
+}
+
+void disk_fini(struct server *s)
+{
+    for (int i = 0; i < POOL_KINDS; i++)
+        while (s->pool[i].n) {
+            struct upper *u = &s->pool[i].item[--s->pool[i].n];
+            disk_abandon(u->mnt);
+            (void)close(u->mnt);
+            (void)unlinkat(s->home_fd, u->name, 0);
+        }
+    while (s->ntmpl)
+        (void)close(s->tmpl[--s->ntmpl].mnt);
+    free(s->tmpl);
+    s->tmpl = NULL;
+}

@@ -1,0 +1,221 @@
+"""The command line: statuses, streams, files in and out."""
+import json
+import os
+import signal
+import subprocess
+import time
+
+import daemon as _daemon
+from hutchtest import *
+
+
+def hutch(t, *args, stdin=None, seconds=60, env=None):
+    e = {**t.d.env, "HUTCH_NO_START": "1", **(env or {})}
+    return subprocess.run([_daemon.program("hutch"), *args], env=e, input=stdin, capture_output=True, timeout=seconds,
+                          stdin=subprocess.DEVNULL if stdin is None else None, cwd=t.tmp)
+
+
+def ok(t, *args, **kw):
+    p = hutch(t, *args, **kw)
+    if p.returncode:
+        raise AssertionError(f"hutch {' '.join(args)}: {p.returncode}\n{p.stderr.decode()[-800:]}")
+    return p.stdout.decode()
+
+
+@tiers("vm", "container")
+def run_passes_status_and_streams(t):
+    p = hutch(t, "run", "--isolation", t.tier, "--", "sh", "-c", "echo out; echo err >&2; exit 7")
+    equal((p.returncode, p.stdout, p.stderr), (7, b"out\n", b"err\n"))
+    p = hutch(t, "run", "--isolation", t.tier, "--", "cat", stdin=b"through\x00\xff")
+    equal((p.returncode, p.stdout), (0, b"through\x00\xff"))
+    p = hutch(t, "run", "--isolation", t.tier, "--", "sh", "-c", "kill -9 $$")
+    equal(p.returncode, 137)
+    equal(t.c.sandboxes(), [], "a one-shot leaves nothing")
+
+
+@tiers("vm", "container")
+def run_scripts(t):
+    for name, text, want in (("a.py", "import sys; print('py', sys.argv[1:], sys.stdin.read())", "py ['x', 'y z'] in\n"),
+                             ("b.js", "console.log('js', process.argv.slice(2))", "js [ 'x', 'y z' ]\n"),
+                             ("c.sh", "echo sh $1 \"$2\"", "sh x y z\n")):
+        with open(os.path.join(t.tmp, name), "w") as f:
+            f.write(text)
+        p = hutch(t, "run", "--isolation", t.tier, name, "x", "y z", stdin=b"in")
+        equal((p.returncode, p.stdout.decode()), (0, want), p.stderr)
+    p = hutch(t, "run", "--isolation", t.tier, "missing.py")
+    equal(p.returncode, 66)
+    p = hutch(t, "run", "thing.exe")
+    equal(p.returncode, 64)
+
+
+@tiers("vm", "container")
+def create_use_kill(t):
+    sid = ok(t, "create", "--isolation", t.tier, "--name", "clibox", "--meta", "a=b", "--env", "X=1", "--timeout", "120").strip()
+    t.boxes.append(t.c.box(sid))
+    o = t.c.box(sid).info()
+    equal((o["name"], o["metadata"], o["timeout_s"]), ("clibox", {"a": "b"}, 120))
+    equal(ok(t, "exec", "clibox", "--", "sh", "-c", "echo $X"), "1\n")
+    equal(hutch(t, "exec", sid, "--", "sh", "-c", "exit 9").returncode, 9)
+    equal(ok(t, "exec", sid, "--user", "root", "--cwd", "/tmp", "--", "sh", "-c", "id -u; pwd"), "0\n/tmp\n")
+    listed = json.loads(ok(t, "ls", "--json"))
+    equal([x["id"] for x in listed], [sid])
+    contains(ok(t, "ls"), "clibox")
+    equal(json.loads(ok(t, "info", "clibox", "--json"))["id"], sid)
+    ok(t, "timeout", "clibox", "200")
+    equal(t.c.box(sid).info()["timeout_s"], 200)
+    ok(t, "kill", "clibox")
+    equal(t.c.box(sid).info()["end"]["reason"], "killed")
+    p = hutch(t, "kill", "clibox")
+    equal(p.returncode, 66)
+    true(p.stderr, "and says so")
+
+
+@tiers("vm", "container")
+def copy_in_and_out(t):
+    box = t.box()
+    src = os.path.join(t.tmp, "tree")
+    os.makedirs(src + "/sub")
+    data = os.urandom(300_000)
+    with open(src + "/a.bin", "wb") as f:
+        f.write(data)
+    with open(src + "/sub/b c.txt", "w") as f:
+        f.write("b")
+    ok(t, "cp", src + "/a.bin", f"{box.id}:/home/user/a.bin")
+    equal(sha(box.get("a.bin")), sha(data))
+    ok(t, "cp", f"{box.id}:/home/user/a.bin", t.tmp + "/back.bin")
+    with open(t.tmp + "/back.bin", "rb") as f:
+        equal(sha(f.read()), sha(data))
+    ok(t, "cp", src, f"{box.id}:/home/user/tree")
+    equal(box.ok(["cat", "/home/user/tree/sub/b c.txt"]), "b")
+    ok(t, "cp", f"{box.id}:/home/user/tree", t.tmp + "/tree2")
+    with open(t.tmp + "/tree2/a.bin", "rb") as f:
+        equal(sha(f.read()), sha(data))
+    equal(hutch(t, "cp", f"{box.id}:/no/such", t.tmp + "/x").returncode, 66)
+
+
+@tiers("vm", "container")
+def hostile_tree_does_not_escape_cp(t):
+    """Links inside the sandbox must not make `cp` write outside the folder it copies into."""
+    box = t.box()
+    box.ok("mkdir -p evil && ln -s /etc evil/link && ln -s ../../../../../../../tmp/hutch-cp-escape evil/up && echo x > evil/f")
+    out = os.path.join(t.tmp, "out")
+    hutch(t, "cp", f"{box.id}:/home/user/evil", out)
+    true(not os.path.exists("/tmp/hutch-cp-escape"))
+    for top, dirs, files in os.walk(out):
+        for x in dirs + files:
+            p = os.path.join(top, x)
+            if os.path.islink(p):
+                continue
+            true(os.path.realpath(p).startswith(os.path.realpath(t.tmp)), p)
+
+
+@tiers("vm", "container")
+def interrupt_destroys(t):
+    for sig in (signal.SIGINT, signal.SIGTERM):
+        p = subprocess.Popen([_daemon.program("hutch"), "run", "--isolation", t.tier, "--", "sh", "-c", "echo up; sleep 999"],
+                             env={**t.d.env, "HUTCH_NO_START": "1"}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        try:
+            equal(p.stdout.readline(), b"up\n")
+            p.send_signal(sig)
+            rc = p.wait(30)
+            equal(rc, 128 + sig)
+        finally:
+            if p.poll() is None:
+                p.kill()
+            p.communicate()
+        until(lambda: t.c.sandboxes() == [], 15, "the sandbox is destroyed")
+
+
+@tiers("vm", "container")
+def killed_client_leaves_nothing_running(t):
+    """kill -9 of the client: the command dies with its stream; the sandbox ends by its timeout at the latest."""
+    p = subprocess.Popen([_daemon.program("hutch"), "run", "--isolation", t.tier, "--timeout", "3", "--", "sh", "-c", "echo up; sleep 999"],
+                         env={**t.d.env, "HUTCH_NO_START": "1"}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    equal(p.stdout.readline(), b"up\n")
+    p.kill()
+    p.communicate()
+    ids = [o["id"] for o in t.c.sandboxes()]
+    for i in ids:
+        b = t.c.box(i)
+        t.boxes.append(b)
+        until(lambda: b.exec(["pgrep", "-xf", "sleep 999"]).code == 1, 15, "its command is dead")
+
+
+@plain
+def errors_have_statuses(t):
+    for args, want in ((("frobnicate",), 64), (("run",), 64), (("create", "--nope"), 64), (("info", "nobody"), 66), (("exec", "nobody", "--", "true"), 66),
+                       (("create", "--template", "none", "--isolation", "container"), 66), (("create", "--isolation", "wish"), 64)):
+        p = hutch(t, *args)
+        equal(p.returncode, want, f"{args}: {p.stderr}")
+        true(p.stderr and not p.stdout, args)
+    equal(hutch(t, "--help").returncode, 0)
+    equal(hutch(t, "version").returncode, 0)
+
+
+@plain
+def broken_pipe_is_quiet(t):
+    e = {**t.d.env, "HUTCH_NO_START": "1"}
+    p = subprocess.run(["bash", "-c", f"{_daemon.program('hutch')} run --isolation container -- yes | head -n 2; echo ${{PIPESTATUS[0]}}"], env=e,
+                       capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
+    equal(p.stdout.decode().splitlines()[:2], ["y", "y"])
+    until(lambda: t.c.sandboxes() == [], 20, "the sandbox is destroyed")
+
+
+@plain
+def keys_by_cli(t):
+    out = ok(t, "key", "create", "cli-key")
+    key = next(w for w in out.split() if w.startswith("e2b_"))
+    t.d.tcp(key).sandboxes()
+    rows = json.loads(ok(t, "key", "ls", "--json"))
+    rows = rows["keys"] if isinstance(rows, dict) else rows
+    kid = next(r["id"] for r in rows if r["name"] == "cli-key")
+    env = {"HUTCH_URL": f"http://127.0.0.1:{t.d.port}", "HUTCH_API_KEY": key}
+    equal(json.loads(ok(t, "ls", "--json", env=env)), [])
+    ok(t, "key", "revoke", kid)
+    equal(hutch(t, "ls", env=env).returncode, 77)
+
+
+@plain
+def templates_by_cli(t):
+    contains(ok(t, "template", "ls"), "base")
+    equal(hutch(t, "template", "rm", "none").returncode, 66)
+
+
+@plain
+def doctor_by_cli(t):
+    p = hutch(t, "doctor")
+    true(p.returncode in (0, 1), p)
+    contains(p.stdout.decode().lower(), "kvm")
+
+
+@tiers("vm", "container")
+def logs_and_events(t):
+    box = t.box()
+    true(ok(t, "logs", box.id), "a life has a log")
+    contains(ok(t, "events"), box.id)
+
+
+@tiers("vm", "container")
+def terminal_escapes_do_not_reach_the_operator(t):
+    """Names and messages a guest chose are shown escaped in tables."""
+    box = t.box(metadata={"evil": "\x1b]0;owned\x07\x1b[2J"})
+    for args in (("ls",), ("info", box.id)):
+        out = ok(t, *args)
+        lacks(out, "\x1b]0")
+        lacks(out, "\x07")
+
+
+@plain
+@own_daemon()
+@timeout(90)
+def up_and_down(t):
+    contains(ok(t, "up"), str(t.d.pid))
+    pid = t.d.pid
+    t.d.census.mine()
+    ok(t, "down")
+    t.d.wait_gone(pid)
+    t0 = time.monotonic()
+    out = subprocess.run([_daemon.program("hutch"), "ls", "--json"], env=t.d.env, capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
+    equal(out.returncode, 0, out.stderr)
+    t.note(f"started on demand in {time.monotonic() - t0:.1f} s")
+    equal(json.loads(out.stdout), [])

@@ -1,0 +1,506 @@
+"""Whatever dies, whenever: what still runs is taken over, what is gone is said with its reason, nothing is left."""
+import os
+import random
+import signal
+import subprocess
+import time
+
+import daemon as _daemon
+from hutchtest import *
+
+TICK = "i=0; while :; do i=$((i+1)); echo tick-$i; sleep 0.05; done"
+
+
+def numbers(data):
+    return [int(x[5:]) for x in data.decode().split() if x.startswith("tick-")]
+
+
+def consecutive(ns):
+    return all(b == a + 1 for a, b in zip(ns, ns[1:]))
+
+
+@tiers("vm", "container")
+@own_daemon()
+@timeout(150)
+def sigkill_with_ten_sandboxes(t):
+    boxes = [t.box(name=f"keep-{i}", metadata={"n": str(i)}) for i in range(10)]
+    files = {}
+    for i, b in enumerate(boxes):
+        files[b.id] = os.urandom(2000)
+        b.put("/home/user/before", files[b.id])
+    bg = {b.id: b.background(TICK, tag="ticker") for b in boxes}
+    # An exec that a client is reading at this moment.
+    s = boxes[0].stream(TICK)
+    s.wait_output(b"tick-3\n")
+    unfinished = s.pid
+    first = numbers(boxes[3].attach(bg[boxes[3].id], 0, deadline=20).wait_output(b"tick-4\n"))
+    before = {b.id: b.info() for b in boxes}
+    t.d.sigkill()
+    try:
+        list(s)
+    except Exception:
+        pass  # the connection broke with the daemon
+    t.d.start(settle=False)
+    after = {o["id"]: o for o in t.c.sandboxes()}
+    equal(sorted(after), sorted(before), "all are still there")
+    for i, o in after.items():
+        equal(o["state"], "running")
+        for k in ("name", "metadata", "template_id", "cpu", "memory_mib", "created_at", "expires_at", "isolation", "kernel"):
+            equal(o[k], before[i][k], k)
+    for b in boxes:
+        equal(b.get("/home/user/before"), files[b.id])
+        equal(b.ok(["echo", "again"], deadline=40), "again\n")
+        p = b.process("tag:ticker")
+        equal((p["pid"], p["running"]), (bg[b.id], True))
+    # Output goes on, without a gap in what the ring still holds.
+    a = boxes[3].attach(bg[boxes[3].id], 0, deadline=30)
+    got = numbers(a.wait_output(b"tick-%d\n" % (first[-1] + 20)))
+    true(consecutive(got) and got[0] == 1, f"ticks {got[:5]} … {got[-5:]}")
+    a.abort()
+    p = boxes[0].process(unfinished)
+    true(p["running"], "the unfinished exec goes on")
+    a = boxes[0].attach(unfinished, 0, deadline=30)
+    got = numbers(a.wait_output(b"tick-30\n"))
+    true(consecutive(got), got)
+    a.abort()
+    boxes[0].signal(unfinished, "SIGKILL")
+    equal(boxes[0].wait_process(unfinished)["exit"]["signal"], 9)
+    boxes[1].kill()
+    equal(boxes[1].info()["end"]["reason"], "killed")
+    new = t.box()
+    new.ok(["true"])
+
+
+@tiers("vm", "container")
+@own_daemon()
+@timeout(120)
+def sigkill_twice_in_a_row(t):
+    box = t.box()
+    pid = box.background(TICK)
+    for _ in range(2):
+        t.d.sigkill()
+        t.d.start(settle=False)
+    equal(box.info()["state"], "running")
+    box.attach(pid, -1, deadline=20).wait_output(b"tick-")
+    box.ok(["true"])
+
+
+@tiers("vm", "container")
+@own_daemon()
+@timeout(120)
+def sigkill_during_transfers(t):
+    """Half an upload, half a download, a terminal, a watch: all cut; the sandbox is usable afterwards."""
+    box = t.box()
+    box.put("big", b"x" * 30_000_000, deadline=60)
+    box.mkdir("/home/user/w")
+    w = box.watch("/home/user/w")
+    ws = box.pty()
+    ws.send(b"echo u''p\n")
+    ws.wait_for(b"up")
+    down = t.c.stream("GET", box.p + "/files", query={"path": "big"})
+    down.read1()
+    up = t.c.dial()
+    up.sendall(b"PUT %s/files?path=half HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10000000\r\n\r\n" % box.p.encode() + b"y" * 200_000)
+    s = box.stream("yes | head -c 100000000")
+    s.started()
+    t.d.sigkill()
+    for x in (w, ws, down, s):
+        x.close()
+    up.close()
+    t.d.start(settle=False)
+    equal(box.info()["state"], "running")
+    equal(box.ok(["echo", "fine"], deadline=40), "fine\n")
+    equal(sha(box.get("big", deadline=60)), sha(b"x" * 30_000_000))
+    box.put("half", b"whole")
+    equal(box.get("half"), b"whole")
+
+
+@tiers("vm", "container")
+@own_daemon()
+@timeout(240)
+def sigkill_at_any_moment(t):
+    """Kills while creating, running and removing; afterwards every listed sandbox works and every trace of the others is gone."""
+    rng = random.Random(2)
+    rounds = 20 if SLOW else 4
+    for n in range(rounds):
+        c = t.c
+        th = Threads()
+
+        def churn():
+            mine = []
+            try:
+                while True:
+                    b = c.create(isolation=t.tier)
+                    mine.append(b)
+                    b.exec(["true"])
+                    if rng.random() < 0.6:
+                        b.kill()
+            except Exception:
+                return mine
+        for _ in range(3):
+            th.go(churn)
+        stop = Deadline(rng.uniform(0.15, 1.2))
+        until(lambda: stop.over, 5)
+        t.d.sigkill()
+        th.join(30)
+        t.d.start(settle=False)
+        for o in t.c.sandboxes():
+            b = t.c.box(o["id"])
+            o = until(lambda: (lambda x: x if x["state"] not in ("creating", "stopping") else None)(b.info()), 30, "a settled state")
+            if o["state"] == "running":
+                b.ok(["true"], deadline=40)
+                b.kill()
+            elif o["state"] == "failed":
+                true(o["end"] and o["end"]["reason"], o)
+                b.kill()
+            else:
+                equal(o["state"], "gone")
+    equal(t.c.sandboxes(), [])
+    until(lambda: set(os.listdir(os.path.join(t.d.home, "boxes"))) is not None, 1)
+    base = t.box()
+    base.ok(["true"])
+
+
+@tiers("vm", "container")
+@own_daemon()
+@timeout(90)
+def sigterm_leaves_the_sandboxes(t):
+    """SIGTERM is an upgrade: hutchd goes, sandboxes stay for the next one."""
+    box = t.box()
+    pid = box.background(TICK)
+    old = t.d.pid
+    t.d.signal(signal.SIGTERM)
+    t.d.wait_gone(old, 20)
+    equal(t.d.proc.poll(), 0, "exit status of hutchd")
+    t.d.start(settle=False)
+    true(t.d.pid != old)
+    equal(box.info()["state"], "running")
+    got = numbers(box.attach(pid, 0, deadline=20).wait_output(b"tick-5\n"))
+    true(consecutive(got))
+
+
+@tiers("vm", "container")
+@own_daemon()
+@timeout(90)
+def shutdown_ends_them_with_a_reason(t):
+    box = t.box()
+    s = box.stream(["sleep", "999"])
+    s.started()
+    t.d.shutdown(keep=False)
+    try:
+        last = s.collect()["last"]
+        true(last is None or last["event"] == "interrupted", last)
+    except Exception:
+        pass
+    t.d.start(settle=False)
+    o = box.info()
+    equal((o["state"], o["end"]["reason"]), ("gone", "shutdown"))
+    equal(t.c.sandboxes(), [])
+
+
+@tiers("vm", "container")
+@own_daemon()
+@timeout(90)
+def shutdown_that_keeps(t):
+    box = t.box()
+    t.d.shutdown(keep=True)
+    t.d.start(settle=False)
+    equal(box.info()["state"], "running")
+    box.ok(["true"])
+
+
+@tiers("vm", "container")
+@own_daemon()
+@timeout(90)
+def deadline_holds_over_a_restart(t):
+    a, b, c = t.box(timeout_s=4), t.box(timeout_s=9), t.box(timeout_s=300)
+    t.d.sigkill()
+    end = Deadline(5)
+    until(lambda: end.over, 10)  # a's time runs out while nobody is there
+    t.d.start(settle=False)
+    o = a.wait_state("gone", seconds=10)
+    equal(o["end"]["reason"], "timeout")
+    o = b.wait_state("gone", seconds=15)
+    equal(o["end"]["reason"], "timeout")
+    equal(c.info()["state"], "running")
+
+
+@tiers("vm", "container")
+@own_daemon()
+@timeout(120)
+def spawner_dies(t):
+    """hutch-spawn holds the sandboxes. Without it they end, and it is said whose fault it was."""
+    box = t.box()
+    s = box.stream(["sleep", "999"], deadline=60)
+    s.started()
+    t.d.census.mine()
+    os.kill(t.d.spawn_pid, signal.SIGKILL)
+
+    def ended():
+        try:
+            o = t.c.box(box.id).info()
+        except OSError:
+            return None
+        return o if o["state"] in ("failed", "gone") else None
+    try:
+        o = until(ended, 20)
+    except (Late, OSError):
+        t.d.proc.poll()
+        t.d.kill_everything()
+        t.d.start(settle=False)
+        o = until(ended, 20)
+    equal(o["end"]["reason"], "host-fault", o["end"])
+    try:
+        last = s.collect()["last"]
+        true(last is None or last["event"] == "interrupted", f"an exit status is never invented: {last}")
+    except (OSError, Late):
+        pass
+
+    def works():
+        try:
+            b = t.c.create(isolation=t.tier, deadline=30)
+        except ApiError as e:
+            true(e.code in ("unavailable", "internal", "gone"), e)
+            return None
+        except OSError:
+            t.d.proc.poll()
+            t.d.start(settle=False)
+            return None
+        t.boxes.append(b)
+        return b
+    until(works, 60, "new sandboxes can be made again").ok(["true"], deadline=40)
+
+
+def box_process(t, box):
+    """Host pid of the process that is this sandbox: QEMU, or the container's PID 1."""
+    comm = "qemu-system-x86" if t.tier == "vm" else "hutch-agent"
+
+    def find():
+        for p in t.d.census.mine():
+            if p.comm == comm and p.state != "Z" and (box.id in p.cgroups or box.id.encode() in p.cmd):
+                return p.pid
+        return None
+    got = find()
+    if got:
+        return got
+    # Box ids may differ from sandbox ids (pools): find it by what it runs.
+    mark = "find-" + os.urandom(6).hex()
+    pid = box.background(["python3", "-c", f"import time  # {mark}\nwhile True: time.sleep(0.001) or sum(range(2000))"])
+    best = {}
+
+    def cpu(p):
+        with open(f"/proc/{p}/stat") as f:
+            x = f.read().rsplit(")", 1)[1].split()
+        return int(x[11]) + int(x[12]) + int(x[13]) + int(x[14])
+    if t.tier == "container":
+        def by_child():
+            table = {p.pid: p for p in t.d.census.mine()}
+            for p in table.values():
+                if mark.encode() in p.cmd:
+                    q = p
+                    while q.ppid in table and table[q.ppid].comm == "hutch-agent":
+                        q = table[q.ppid]
+                        return q.pid
+            return None
+        got = until(by_child, 10, "the container's PID 1")
+    else:
+        pids = t.d.pids(comm)
+        start = {p: cpu(p) for p in pids}
+        end = Deadline(1.5)
+        until(lambda: end.over, 3)
+        for p in pids:
+            try:
+                best[p] = cpu(p) - start[p]
+            except OSError:
+                pass
+        got = max(best, key=best.get)
+    box.signal(pid, 9)
+    return got
+
+
+@tiers("vm", "container")
+@own_daemon()
+@timeout(90)
+def its_process_is_killed_from_outside(t):
+    box, other = t.box(), t.box()
+    s = box.stream(["sleep", "999"], deadline=40)
+    s.started()
+    os.kill(box_process(t, box), signal.SIGKILL)
+    last = s.collect()["last"]
+    equal(last["event"], "interrupted")
+    true(last["error"]["code"] in ("gone", "guest", "unavailable"), last)
+    o = box.wait_state("failed", "gone", seconds=15)
+    true(o["end"]["reason"] in ("host-fault", "guest-exit"), o["end"])
+    true(o["end"]["message"])
+    refuses("gone not_found guest unavailable conflict", box.exec, ["true"])
+    other.ok(["true"])
+    if o["state"] == "failed":
+        equal(box.kill().status, 204)
+
+
+@tiers("vm", "container")
+@own_daemon()
+@timeout(120)
+def its_process_stands_still(t):
+    """SIGSTOP from outside: nobody answers. Calls end typed, the others go on, and it can be removed."""
+    box, other = t.box(), t.box()
+    pid = box_process(t, box)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        t0 = time.monotonic()
+        try:
+            r = box.exec(["true"], timeout_ms=2000, deadline=70)
+            true(False, f"an answer from a stopped sandbox: {r}")
+        except ApiError as e:
+            true(e.code in ("timeout", "guest", "unavailable", "gone"), e)
+        t.note(f"typed after {time.monotonic() - t0:.0f} s")
+        for _ in range(3):
+            other.ok(["true"])
+        equal(t.c.health()["status"], "ok")
+        box.info()
+        t0 = time.monotonic()
+        try:
+            box.kill()
+        except ApiError as e:
+            equal(e.code, "not_found")
+        within(time.monotonic() - t0, 0, 30, "seconds to remove a stopped one")
+    finally:
+        try:
+            os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:
+            pass
+    until(lambda: t.c.box(box.id).info()["state"] == "gone", 10)
+
+
+@tiers("vm", "container")
+@own_daemon()
+@timeout(120)
+def power_cut(t):
+    """Every process dies at once, the disk stays. Afterwards: all marked with a reason, all leftovers cleaned."""
+    boxes = [t.box(name=f"cut-{i}") for i in range(3)]
+    boxes[0].put("x", b"x" * 100000)
+    t.d.kill_everything()
+    t.d.start(settle=False)
+    equal([o for o in t.c.sandboxes() if o["state"] == "running"], [])
+    for b in boxes:
+        o = b.info()
+        true(o["state"] in ("gone", "failed"), o["state"])
+        equal(o["end"]["reason"], "host-fault", o["end"])
+        true(o["end"]["message"])
+    left = [n for n in os.listdir(os.path.join(t.d.home, "boxes")) if any(n == b.id for b in boxes)]
+    equal(left, [], "files of dead sandboxes")
+    for b in boxes:
+        if b.info()["state"] == "failed":
+            b.kill()
+    again = t.box(name="cut-0")
+    again.ok(["true"])
+
+
+@plain
+@own_daemon()
+@timeout(60)
+def second_daemon_on_the_same_home_is_refused(t):
+    env = dict(t.d.env, HUTCH_LISTEN=f"127.0.0.1:{_daemon.free_port()}")
+    p = subprocess.run([_daemon.program("hutchd")], env=env, capture_output=True, timeout=30)
+    true(p.returncode not in (0, -11, -6), f"a second hutchd on one home ended with {p.returncode}: {p.stderr[-300:]}")
+    equal(t.c.health()["status"], "ok")
+    t.create(isolation="container").ok(["true"])
+
+
+@plain
+@own_daemon()
+@timeout(90)
+def two_daemons_side_by_side(t):
+    other = _daemon.Daemon(name="second")
+    try:
+        other.start(settle=False)
+        a, b = t.create(isolation="container", name="same"), other.client.create(isolation="container", name="same")
+        a.put("who", b"first")
+        b.put("who", b"second")
+        equal((a.get("who"), b.get("who")), (b"first", b"second"))
+        refuses("not_found", t.c.box(b.id).info)
+        left = other.stop()
+        equal(left, [], "leaks of the second daemon")
+        a.ok(["true"])
+    finally:
+        other.kill_everything()
+        other.scrub()
+        other.destroy()
+
+
+@plain
+@own_daemon()
+@timeout(60)
+def damaged_database_is_no_silent_reset(t):
+    box = t.create(isolation="container")
+    t.d.shutdown(keep=False)
+    path = os.path.join(t.d.home, "state.db")
+    with open(path, "r+b") as f:
+        good = f.read()
+        f.seek(0)
+        f.write(b"this is not a database" * 1000)
+    for x in ("-wal", "-shm"):
+        try:
+            os.unlink(path + x)
+        except FileNotFoundError:
+            pass
+    p = subprocess.run([_daemon.program("hutchd")], env=t.d.env, capture_output=True, timeout=30)
+    true(p.returncode > 0, f"hutchd on a damaged database ended with {p.returncode}")
+    true(p.stderr or p.stdout, "and says why")
+    with open(path, "wb") as f:
+        f.write(good)
+    t.d.start(settle=False)
+    equal(box.info()["end"]["reason"], "shutdown")
+
+
+@plain
+@own_daemon()
+@timeout(60)
+def bad_settings_stop_the_start(t):
+    for k, v in (("HUTCH_LISTEN", "nonsense"), ("HUTCH_LISTEN", "127.0.0.1:99999"), ("HUTCH_POOL_VM", "-1"), ("HUTCH_ACCEL", "warp"), ("HUTCH_HOME", "relative"), ("HUTCH_DEFAULT_ISOLATION", "wish")):
+        top = os.path.join(t.tmp, "x")
+        env = dict(t.d.env, HUTCH_HOME=top + "/home", HUTCH_RUN=top + "/run", HUTCH_LISTEN=f"127.0.0.1:{_daemon.free_port()}")
+        os.makedirs(top, exist_ok=True)
+        os.chmod(t.tmp, 0o755)
+        env[k] = v
+        p = subprocess.Popen([_daemon.program("hutchd")], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        try:
+            out, _ = p.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            p.kill()
+            raise AssertionError(f"{k}={v} was accepted") from None
+        finally:
+            subprocess.run(["sh", "-c", "for p in /proc/[0-9]*; do grep -qa -- \"$1\" $p/cmdline 2>/dev/null && [ \"$(cat $p/comm)\" = hutch-spawn ] && kill ${p#/proc/}; done; true", "x", top + "/run"])
+        true(p.returncode > 0 and k.encode() in out or b"listen" in out.lower() or b"address" in out.lower(), f"{k}={v}: {p.returncode} {out[-300:]}")
+
+
+@plain
+@own_daemon()
+@timeout(60)
+def full_home_disk_is_typed(t):
+    """The host's own disk is full: create fails with a type, nothing is half made, and it works again afterwards."""
+    boxes = os.path.join(t.d.home, "boxes")
+    st = os.stat(boxes)
+    # Stands for a full disk without filling a real one: nothing can be made in boxes/ (a file system without room).
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size=4k,nr_inodes=2,mode=0711,uid={st.st_uid},gid={st.st_gid}", "none", boxes], check=True)
+    try:
+        # hutch-spawn has a private mount namespace: make it see the same.
+        pid = t.d.spawn_pid
+        if pid:
+            subprocess.run(["nsenter", "-t", str(pid), "-m", "mount", "-t", "tmpfs", "-o", f"size=4k,nr_inodes=2,mode=0711,uid={st.st_uid},gid={st.st_gid}", "none", boxes], check=True)
+        codes = set()
+        for _ in range(8):  # the first few may come from the pool
+            for tier in ("container", "vm"):
+                try:
+                    t.create(isolation=tier, deadline=40)
+                except ApiError as e:
+                    codes.add(e.code)
+        true(codes and codes <= {"quota", "unavailable", "internal"}, codes)
+    finally:
+        if t.d.spawn_pid:
+            subprocess.run(["nsenter", "-t", str(t.d.spawn_pid), "-m", "umount", "-l", boxes])
+        subprocess.run(["umount", "-l", boxes])
+    equal(t.c.health()["status"], "ok")
+    for b in t.boxes:
+        b.kill()
+    t.create(isolation="container").ok(["true"])

@@ -1,0 +1,316 @@
+"""Templates: recipes, imports, what must not become one."""
+import io
+import json
+import os
+import tarfile
+
+import oci
+from hutchtest import *
+
+
+def build(t, name, recipe, context=None, force=False, deadline=170):
+    """All events of a build; the template is removed after the test."""
+    kind, body = oci.recipe_form(recipe, context)
+    t.cleanup_later(t.c.delete, f"/v1/templates/{name}")
+    s = t.c.stream("POST", f"/v1/templates/{name}/build" + ("?force=1" if force else ""), body=body, headers={"Content-Type": kind}, deadline=deadline)
+    evs = list(s.events())
+    true(evs and evs[-1]["event"] in ("done", "error"), f"a build ends with done or error, not {evs[-1:]}")
+    return evs
+
+
+def built(t, name, recipe, context=None, **kw):
+    evs = build(t, name, recipe, context, **kw)
+    if evs[-1]["event"] != "done":
+        raise AssertionError(f"build failed: {evs[-1]['error']}\n" + "\n".join(e.get("line", "") for e in evs[-30:]))
+    return evs[-1]["template"], evs
+
+
+def build_fails(t, name, recipe, codes, context=None, **kw):
+    try:
+        evs = build(t, name, recipe, context, **kw)
+    except ApiError as e:
+        true(e.code in codes.split(), f"{e.code} ({e.message}), want {codes}")
+        return e.message
+    equal(evs[-1]["event"], "error", evs[-1])
+    err = evs[-1]["error"]
+    true(err["code"] in codes.split(), f"{err}, want {codes}")
+    refuses("not_found", t.c.get, f"/v1/templates/{name}")
+    return err["message"]
+
+
+def do_import(t, name, blob, deadline=170):
+    t.cleanup_later(t.c.delete, f"/v1/templates/{name}")
+    s = t.c.stream("POST", f"/v1/templates/{name}/import", body=blob, headers={"Content-Type": "application/x-tar"}, deadline=deadline)
+    return list(s.events())
+
+
+def tar_of(files):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tf:
+        for name, data in files.items():
+            i = tarfile.TarInfo(name)
+            i.size, i.mode = len(data), 0o755 if name.endswith(".sh") else 0o644
+            tf.addfile(i, io.BytesIO(data))
+    return out.getvalue()
+
+
+@plain
+def base_is_listed(t):
+    ts = {x["name"]: x for x in t.c.get("/v1/templates")["templates"]}
+    b = ts["base"]
+    equal(b["source"], "bootstrap")
+    true(b["size_bytes"] > 50 << 20 and b["disk_min_mib"] > 0 and b["created_at"] and b["id"].startswith("t"), b)
+    equal(t.c.get("/v1/templates/base")["id"], b["id"])
+    equal(t.c.get(f"/v1/templates/{b['id']}")["name"], "base")
+    refuses("not_found", t.c.get, "/v1/templates/none")
+
+
+@tiers("vm", "container")
+def base_has_what_it_promises(t):
+    box = t.box()
+    for tool in ("python3", "pip3", "node", "npm", "git", "curl", "sudo", "ps", "less", "bash"):
+        box.ok(["sh", "-c", f"command -v {tool}"])
+    equal(box.ok(["python3", "-c", "import venv, ssl, sqlite3, ctypes; print(1)"]), "1\n")
+    contains(box.ok(["cat", "/etc/os-release"]), "bookworm")
+
+
+@plain
+@timeout(240)
+@leak_slack("fd", "hutchd: ", 12, "images of a new template stay open while it is warm")
+@leak_slack("process", "qemu", 3, "a new template may get a pool")
+@leak_slack("process", "hutch-agent", 8, "a new template may get a pool")
+def recipe_with_everything(t):
+    ctx = tar_of({"app/hello.sh": b"#!/bin/sh\necho hello from $WHO in $PWD\n", "app/data.txt": b"42\n", "other/x": b"x"})
+    recipe = """# a comment
+FROM base
+ENV WHO=recipe PORT=8099
+ENV SPACED="two words"
+WORKDIR /srv/app
+COPY app/ /srv/app/
+COPY other/x /etc/x-marker
+RUN ls -l && cat data.txt && \\
+    echo built-by-$(id -un) > /srv/app/built
+USER user
+RUN id -un > /home/user/who
+START python3 -m http.server $PORT --bind 127.0.0.1
+READY curl -sf -o /dev/null http://127.0.0.1:8099/
+"""
+    tpl, evs = built(t, "everything", recipe, ctx)
+    equal((tpl["name"], tpl["source"]), ("everything", "recipe"))
+    true(any(e["event"] == "progress" for e in evs) and any(e["event"] == "log" for e in evs), "progress and log lines")
+    for tier in ("container", "vm"):
+        box = t.create(template="everything", isolation=tier)
+        equal(box.obj["template"], "everything")
+        equal(box.ok(["pwd"]), "/srv/app\n")
+        equal(box.ok(["sh", "hello.sh"]), "hello from recipe in /srv/app\n")
+        equal(box.ok("echo $SPACED"), "two words\n")
+        equal(box.ok(["id", "-un"]), "user\n")
+        equal(box.ok(["cat", "/srv/app/built"]), "built-by-root\n")
+        equal(box.ok(["cat", "/home/user/who"]), "user\n")
+        equal(box.ok(["cat", "/etc/x-marker"]), "x")
+        until(lambda: box.exec(["curl", "-sf", "http://127.0.0.1:8099/data.txt"]).text == "42\n", 30, f"the start command serves ({tier})")
+        refuses("conflict", t.c.delete, "/v1/templates/everything")
+        box.kill()
+    # The same content again: from the cache, the same template.
+    again, _ = built(t, "everything", recipe, ctx)
+    equal(again["id"], tpl["id"])
+    # A template on a template.
+    child, _ = built(t, "child", "FROM everything\nRUN cat data.txt > /srv/app/copy\n")
+    equal(child["parent"], tpl["id"])
+    refuses("conflict", t.c.delete, "/v1/templates/everything")
+    equal(t.create(template="child", isolation="container").ok(["cat", "/srv/app/copy"]), "42\n")
+    for b in t.boxes:
+        try:
+            b.kill()
+        except ApiError:
+            pass
+    t.c.delete("/v1/templates/child")
+    t.c.delete("/v1/templates/everything")
+    refuses("not_found", t.c.get, "/v1/templates/everything")
+    refuses("not_found", t.create, template="everything", isolation="container")
+
+
+@plain
+@timeout(200)
+def recipe_failures(t):
+    msg = build_fails(t, "bad1", "FROM base\nRUN echo visible-line; exit 3\n", "invalid guest conflict")
+    contains(msg, "3", "the message says the status")
+    build_fails(t, "bad2", "FROM no-such-template\nRUN true\n", "not_found invalid")
+    build_fails(t, "bad3", "FROM base\nCOPY missing /x\n", "invalid not_found", context=tar_of({"a": b"a"}))
+    build_fails(t, "bad4", "FROM base\nCOPY a /x\n", "invalid not_found")
+    equal([x["name"] for x in t.c.get("/v1/templates")["templates"] if x["name"].startswith("bad")], [])
+
+
+@plain
+def bad_recipes(t):
+    for text in ("", "RUN true\n", "FROM\n", "FROM base\nFROM base\n", "FROM base\nBREW coffee\n", "FROM base\nENV\n", "FROM base\nENV 1A=x\n",
+                 "FROM base\nWORKDIR\n", "FROM base\nUSER a b\n", "FROM base\nCOPY x\n", "FROM base\nCOPY ../x /y\n", "FROM base\nCOPY /etc/passwd /y\n",
+                 "FROM base\nRUN\n", "FROM base\nSTART\n", "FROM base\nREADY\n", "FROM scratch\n", "FROM base AS x\nRUN true\n", "FROM base\n\x00",
+                 "FROM base\nRUN " + "x" * 2_000_000 + "\n", "FROM base\nRUN a \\\n"):
+        try:
+            m = build_fails(t, "badrec", text, "invalid not_found unsupported too_large", deadline=60)
+        except AssertionError as e:
+            raise AssertionError(f"recipe {text[:60]!r}: {e}") from None
+        true(m, "a message")
+    for name in ("", "A", "..", "a/b", "-x", "x" * 64, "a%00"):
+        kind, body = oci.recipe_form("FROM base\n")
+        r = t.c.call("POST", f"/v1/templates/{name}/build", body=body, headers={"Content-Type": kind}, ok=False)
+        true(r.status in (400, 404), f"{name!r}: {r.status}")
+    for kind, body in (("text/plain", b"FROM base\n"), ("multipart/form-data", b"x"), ("multipart/form-data; boundary=x", b"--y\r\n"),
+                       ("multipart/form-data; boundary=x", b'--x\r\nContent-Disposition: form-data; name="nope"\r\n\r\nFROM base\r\n--x--\r\n')):
+        r = t.c.call("POST", "/v1/templates/badform/build", body=body, headers={"Content-Type": kind}, ok=False)
+        true(400 <= r.status < 500, f"{kind}: {r.status}")
+        error_of(r.status, r.body)
+    r = t.c.call("POST", "/v1/templates", json_body={"name": "x", "builtin": "no-such-recipe"}, ok=False)
+    true(r.status in (400, 404) or b'"event":"error"' in r.body, r)
+
+
+@plain
+@timeout(120)
+def build_steps_are_jailed(t):
+    """A recipe runs inside a sandbox: no network, no host files, no host devices."""
+    recipe = """FROM base
+RUN test ! -e /work && ! ls /dev/vda* /dev/sda* 2>/dev/null || true
+RUN python3 -c "import socket,sys; s=socket.socket(); s.settimeout(2); sys.exit(0 if s.connect_ex(('127.0.0.1', %d)) else 9)"
+RUN test -z "$HUTCH_HOME$HUTCH_RUN" && ! env | grep -q HUTCH_
+""" % t.d.port
+    built(t, "jailed", recipe)
+
+
+@plain
+@timeout(120)
+def client_leaves_during_a_build(t):
+    kind, body = oci.recipe_form("FROM base\nRUN echo begun; sleep 600\n")
+    t.cleanup_later(t.c.delete, "/v1/templates/left")
+    s = t.c.stream("POST", "/v1/templates/left/build", body=body, headers={"Content-Type": kind}, deadline=100)
+    for e in s.events():
+        if e["event"] == "log" and "begun" in e["line"]:
+            break
+    s.abort()
+    refuses("not_found", t.c.get, "/v1/templates/left")
+    # The census after this test sees whether the build's sandbox and files are gone.
+
+
+@plain
+@timeout(200)
+@leak_slack("fd", "hutchd: ", 12, "images of a new template stay open while it is warm")
+@leak_slack("process", "qemu", 3, "a new template may get a pool")
+@leak_slack("process", "hutch-agent", 8, "a new template may get a pool")
+def import_oci_layout(t):
+    tree = oci.tiny_tree()
+    over = oci.layer({"marker": (0o644, b"second layer\n"), "etc/.wh.hostname": (0o644, b"")})
+    evs = do_import(t, "tiny", oci.oci_layout(tree, [over], env=["COLOR=green"], workdir="/home/user", cmd=["/bin/sh"]))
+    equal(evs[-1]["event"], "done", evs[-1])
+    equal(evs[-1]["template"]["source"], "import")
+    for tier in ("container", "vm"):
+        box = t.create(template="tiny", isolation=tier)
+        equal(box.ok(["/bin/cat", "/marker"]), "second layer\n")
+        equal(box.exec(["/bin/cat", "/etc/hostname"]).text.strip() != "tiny", True, "a whiteout removes what a lower layer had")
+        equal(box.ok(["/bin/sh", "-c", "echo $COLOR"]), "green\n")
+        box.kill()
+
+
+@plain
+@timeout(200)
+@leak_slack("fd", "hutchd: ", 12, "images of a new template stay open while it is warm")
+@leak_slack("process", "qemu", 3, "a new template may get a pool")
+@leak_slack("process", "hutch-agent", 8, "a new template may get a pool")
+def import_docker_archive(t):
+    evs = do_import(t, "tinyd", oci.docker_archive(oci.tiny_tree(), env=["COLOR=red"]))
+    equal(evs[-1]["event"], "done", evs[-1])
+    box = t.create(template="tinyd", isolation="container")
+    equal(box.ok(["/bin/cat", "/marker"]), "imported\n")
+
+
+@plain
+@timeout(120)
+def bad_imports(t):
+    tree = {"bin/x": (0o755, b"x")}
+    files = oci.oci_files([oci.layer(tree)])
+    blob = next(k for k in files if k.startswith("blobs/"))
+
+    def bent(**change):
+        return oci._tar({**files, **change})
+    lies = {
+        "empty": b"", "not a tar": b"x" * 5000, "zeros": bytes(10240),
+        "no index": oci._tar({k: v for k, v in files.items() if k != "index.json"}),
+        "index is no JSON": bent(**{"index.json": b"{"}),
+        "no manifests": bent(**{"index.json": b'{"schemaVersion":2,"manifests":[]}'}),
+        "digest lies": bent(**{blob: files[blob] + b"x"}),
+        "blob missing": oci._tar({k: v for k, v in files.items() if k != blob}),
+        "digest is a path": bent(**{"index.json": json.dumps({"schemaVersion": 2, "manifests": [{"mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": "sha256:../../../../etc/passwd", "size": 1}]}).encode()}),
+        "deep JSON": bent(**{"index.json": b"[" * 100000}),
+        "cut": oci._tar(files)[:3000],
+    }
+    for what, data in lies.items():
+        try:
+            evs = do_import(t, "badimp", data, deadline=60)
+            equal(evs[-1]["event"], "error", f"{what}: {evs[-1]}")
+            true(evs[-1]["error"]["code"] in ("invalid", "unsupported", "not_found", "too_large", "conflict"), f"{what}: {evs[-1]}")
+        except ApiError as e:
+            true(e.code in ("invalid", "unsupported", "not_found", "too_large"), f"{what}: {e}")
+        refuses("not_found", t.c.get, "/v1/templates/badimp")
+
+
+@plain
+@timeout(160)
+@leak_slack("fd", "hutchd: ", 12, "images of a new template stay open while it is warm")
+@leak_slack("process", "qemu", 3, "a new template may get a pool")
+@leak_slack("process", "hutch-agent", 8, "a new template may get a pool")
+def hostile_layers_stay_inside(t):
+    """Members that point outside are refused or land inside the image; the host never changes."""
+    canary = os.path.join(t.tmp, "canary")
+    with open(canary, "w") as f:
+        f.write("safe")
+    up = "../" * 12
+    shapes = {
+        "dotdot": [oci.member(up + canary.lstrip("/"), b"EVIL")],
+        "absolute": [oci.member(canary, b"EVIL")],
+        "link then through": [oci.member("out", type=tarfile.SYMTYPE, link=t.tmp), oci.member("out/canary", b"EVIL")],
+        "dotdot link then through": [oci.member("d", type=tarfile.SYMTYPE, link=up + t.tmp.lstrip("/")), oci.member("d/canary", b"EVIL")],
+        "hard link outside": [oci.member("h", type=tarfile.LNKTYPE, link=canary), oci.member("h", b"EVIL")],
+        "device": [oci.member("dev/evil", type=tarfile.BLKTYPE, dev=(254, 0), mode=0o666)],
+        "fifo": [oci.member("pipe", type=tarfile.FIFOTYPE)],
+        "duplicate": [oci.member("twice", b"1"), oci.member("twice", b"2"), oci.member("twice", type=tarfile.SYMTYPE, link="/etc"), oci.member("twice/x", b"3")],
+        "whiteout of root": [oci.member(".wh..", b""), oci.member("a/.wh...", b""), oci.member(".wh..wh..opq", b"")],
+        "setuid": [oci.member("bin/suid", b"x", mode=0o6755)],
+        "long": [oci.member("/".join(["n" * 200] * 30), b"x")],
+    }
+    for what, extra in shapes.items():
+        blob = oci.oci_layout(oci.tiny_tree(), [oci.layer({}, extra)])
+        try:
+            evs = do_import(t, "hostile", blob, deadline=100)
+            last = evs[-1]
+            true(last["event"] in ("done", "error"), f"{what}: {last}")
+            if last["event"] == "error":
+                true(last["error"]["code"] in ("invalid", "unsupported", "quota", "too_large", "conflict"), f"{what}: {last}")
+            else:
+                t.c.delete("/v1/templates/hostile")
+        except ApiError as e:
+            true(e.code in ("invalid", "unsupported", "quota", "too_large"), f"{what}: {e}")
+        with open(canary) as f:
+            equal(f.read(), "safe", f"{what}: a file of the host was written")
+        equal(sorted(os.listdir(t.tmp)), ["canary"], what)
+
+
+@plain
+@timeout(100)
+def sizes_that_lie(t):
+    big = tarfile.TarInfo("huge")
+    big.size = 1 << 50
+    raw = oci.layer(oci.tiny_tree())[:-10240] + big.tobuf() + bytes(1024)
+    evs = None
+    try:
+        evs = do_import(t, "liar", oci._tar(oci.oci_files([raw])), deadline=90)
+        equal(evs[-1]["event"], "error", evs[-1])
+    except ApiError as e:
+        true(e.code in ("invalid", "too_large", "quota"), e)
+    refuses("not_found", t.c.get, "/v1/templates/liar")
+
+
+@plain
+def remove(t):
+    refuses("not_found", t.c.delete, "/v1/templates/none")
+    box = t.create(isolation="container")
+    refuses("conflict", t.c.delete, "/v1/templates/base")
+    box.ok(["true"])

@@ -1,0 +1,348 @@
+"""Finds and runs the tests: runner.py [options] FILE|FOLDER…
+
+  -k WORDS      only tests whose "file.name[tier]" contains every word (!word: does not)
+  --tier T      only this tier (vm, container)
+  -j N          N files at once (default 1); each worker has daemons of its own
+  --list        print the names
+  --repeat N    run each test N times
+  --fail-fast   stop at the first failure
+  --no-census   do not look for leaks (for debugging)
+
+Prints TAP lines as they come, failures with their reason and the daemon's last
+log lines, then every skip with its reason, and last `N passed, N failed`.
+"""
+import argparse
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import traceback
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+sys.path.insert(0, HERE)
+
+import census as _census  # noqa: E402
+import hutchtest as ht  # noqa: E402
+import tiers as _table  # noqa: E402
+from daemon import Daemon  # noqa: E402
+
+DEFAULT_TIMEOUT = 60
+
+
+def find(paths):
+    files = []
+    for p in paths:
+        if os.path.isdir(p):
+            files += sorted(os.path.join(p, f) for f in os.listdir(p) if f.startswith("test_") and f.endswith(".py"))
+        else:
+            files.append(p)
+    return files
+
+
+def load(path):
+    name = os.path.basename(path)[:-3]
+    before = len(ht.REGISTRY)
+    spec = importlib.util.spec_from_file_location(name, path)
+    mod = importlib.util.module_from_spec(spec)
+    sys.modules[name] = mod
+    spec.loader.exec_module(mod)
+    return sorted(ht.REGISTRY[before:], key=lambda x: x.line)
+
+
+def label(test, tier):
+    return f"{test.file}.{test.name}" + (f"[{tier}]" if tier else "")
+
+
+def chosen(name, words):
+    for w in words:
+        if w.startswith("!"):
+            if w[1:] in name:
+                return False
+        elif w not in name:
+            return False
+    return True
+
+
+class Shared:
+    """The daemon that the tests of one file share."""
+
+    def __init__(self, file, out):
+        self.file, self.out, self.d = file, out, None
+
+    def get(self):
+        if self.d is None:
+            self.d = Daemon(name=self.file[5:17])
+            try:
+                self.d.start()
+            except BaseException:
+                self.drop()
+                raise
+        return self.d
+
+    def drop(self):
+        d, self.d = self.d, None
+        if d:
+            d.kill_everything()
+            d.scrub()
+            d.destroy()
+
+    def finish(self):
+        """Stop it cleanly; returns leaks."""
+        d, self.d = self.d, None
+        if d is None:
+            return []
+        left = d.stop()
+        tail = d.log_tail() if left else ""
+        d.destroy()
+        return left + ([tail] if tail else [])
+
+
+class Runner:
+    def __init__(self, opts):
+        self.opts = opts
+        self.n = self.passed = self.failed = 0
+        self.skips = []
+        self.failures = []
+
+    def say(self, line):
+        print(line, flush=True)
+
+    def ok(self, name, seconds, notes):
+        self.n += 1
+        self.passed += 1
+        self.say(f"ok {self.n} - {name} {seconds:.2f}s" + (f"  ({'; '.join(notes)})" if notes else ""))
+
+    def bad(self, name, seconds, why):
+        self.n += 1
+        self.failed += 1
+        self.failures.append(name)
+        self.say(f"not ok {self.n} - {name} {seconds:.2f}s")
+        for line in why.splitlines():
+            self.say(f"#   {line}")
+
+    def skipped(self, name, reason):
+        self.n += 1
+        if not reason.startswith(_table.ALLOWED_SKIPS):
+            return self.bad(name, 0, f"skip that is not allowed: {reason}")
+        self.skips.append((name, reason))
+        self.say(f"ok {self.n} - {name} # SKIP {reason}")
+
+    def one(self, test, tier, shared):
+        name = label(test, tier)
+        if getattr(test.fn, "slow", False) and not ht.SLOW:
+            return self.skipped(name, "slow: set HUTCH_TEST_SLOW=1")
+        own = getattr(test.fn, "own_daemon", None)
+        limit = getattr(test.fn, "timeout", DEFAULT_TIMEOUT)
+        start = time.monotonic()
+        why, d, ctx, census_on = None, None, None, not self.opts.no_census
+
+        def ring(*_):
+            raise ht.TestTimeout(f"the test took longer than its {limit} s")
+        old = signal.signal(signal.SIGALRM, ring)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 90)
+            if own is not None:
+                d = Daemon(env={k: str(v) for k, v in own.items()}, name=test.file[5:17])
+                d.start()
+            else:
+                d = shared.get()
+            ctx = ht.Context(test, tier, d)
+            start = time.monotonic()
+            signal.setitimer(signal.ITIMER_REAL, limit)
+            test.fn(ctx)
+            d.census.mine()  # remember what is ours before it goes
+        except ht.Skip as e:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            self.skipped(name, str(e))
+            why = None
+            limit = None
+        except (KeyboardInterrupt, SystemExit):
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            self._abandon(own, d, shared)
+            raise
+        except BaseException as e:
+            why = self._explain(e)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        seconds = time.monotonic() - start
+        signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(ht.TestTimeout("cleaning up took longer than 90 s")))
+        signal.setitimer(signal.ITIMER_REAL, 90)
+        try:
+            if ctx:
+                trouble = ctx.cleanup()
+                if trouble and why is None:
+                    why = "\n".join(trouble)
+            if why is None and census_on and d and own is None:
+                left = _census.wait_clean(d.census, d.baseline, extra=getattr(test.fn, "slack", None))
+                if left:
+                    why = "leak after the sandboxes are gone:\n  " + "\n  ".join(left)
+        except BaseException as e:
+            if isinstance(e, KeyboardInterrupt):
+                raise
+            why = (why + "\n" if why else "") + self._explain(e)
+        tail = d.log_tail() if (why and d) else ""
+        try:
+            if own is not None and d:
+                if why is None and census_on:
+                    left = d.stop()
+                    if left:
+                        why = "leak after the daemon stopped:\n  " + "\n  ".join(left)
+                        tail = d.log_tail()
+                    d.destroy()
+                else:
+                    self._abandon(own, d, shared)
+            elif why:
+                self._abandon(own, d, shared)
+        except BaseException as e:
+            if isinstance(e, KeyboardInterrupt):
+                raise
+            why = (why + "\n" if why else "") + self._explain(e)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, old)
+        if limit is None and why is None:
+            return
+        if why is None:
+            self.ok(name, seconds, ctx.notes if ctx else [])
+        else:
+            if tail:
+                why += "\nlast lines of the daemon's log:\n  " + tail.replace("\n", "\n  ")
+            self.bad(name, seconds, why)
+
+    def _abandon(self, own, d, shared):
+        if own is not None:
+            if d:
+                d.kill_everything()
+                d.scrub()
+                d.destroy()
+        else:
+            shared.drop()
+
+    @staticmethod
+    def _explain(e):
+        frames = [f for f in traceback.extract_tb(e.__traceback__)]
+        mine = [f for f in frames if "/tests/e2e/" in f.filename or "/tests/security/" in f.filename] or frames[-3:]
+        where = "\n".join(f"at {os.path.basename(f.filename)}:{f.lineno}: {f.line}" for f in mine[-4:])
+        return f"{type(e).__name__}: {e}\n{where}"
+
+    def file(self, path):
+        try:
+            tests = load(path)
+        except Exception as e:
+            return self.bad(os.path.basename(path), 0, "cannot be loaded:\n" + self._explain(e))
+        shared = Shared(os.path.basename(path)[:-3], self)
+        try:
+            for test in tests:
+                for tier in test.tiers:
+                    if tier and self.opts.tier and tier != self.opts.tier:
+                        continue
+                    name = label(test, tier)
+                    if not chosen(name, self.opts.k):
+                        continue
+                    if self.opts.list:
+                        self.say(name)
+                        continue
+                    for _ in range(self.opts.repeat):
+                        self.one(test, tier, shared)
+                        if self.failed and self.opts.fail_fast:
+                            return
+        finally:
+            left = [] if self.opts.list else shared.finish()
+            if left and not self.opts.no_census:
+                self.bad(f"{shared.file}.census-after-stop", 0, "left behind after the daemon stopped:\n  " + "\n  ".join(left))
+
+    def summary(self, seconds):
+        if self.skips:
+            self.say("# skipped:")
+            for name, reason in self.skips:
+                self.say(f"#   {name}: {reason}")
+        if self.failures:
+            self.say("# failed:")
+            for name in self.failures:
+                self.say(f"#   {name}")
+        self.say(f"# {seconds:.0f} s")
+        line = f"{self.passed} passed, {self.failed} failed"
+        if self.skips:
+            line += f", {len(self.skips)} skipped"
+        self.say(line)
+
+
+def parallel(opts, files, argv):
+    """Each file in a process of its own, opts.j at a time; their TAP lines are renumbered and added up."""
+    total = Runner(opts)
+    todo, live = list(files), []
+    started = time.monotonic()
+    base = [sys.executable, os.path.realpath(__file__), "--worker"] + [a for a in argv if a not in opts.paths]
+
+    def take(p, text):
+        lines = text.splitlines()
+        block, summed = [], False
+        for line in lines:
+            m = re.match(r"(not ok|ok) \d+ - (.*)", line)
+            if m:
+                total.n += 1
+                if m[1] == "not ok":
+                    total.failed += 1
+                    total.failures.append(re.sub(r" [\d.]+s.*$", "", m[2]))
+                elif " # SKIP " in m[2]:
+                    total.skips.append(tuple(m[2].split(" # SKIP ", 1)))
+                else:
+                    total.passed += 1
+                block.append(f"{m[1]} {total.n} - {m[2]}")
+            elif line.startswith("#   "):
+                block.append(line)
+            elif re.fullmatch(r"\d+ passed, \d+ failed.*", line):
+                summed = True
+                break
+            elif line.startswith("# skipped:") or line.startswith("# failed:"):
+                break
+        print("\n".join(block), flush=True)
+        if p.returncode not in (0, 1) or not lines:
+            total.bad(p.args[-1], 0, f"the worker ended with {p.returncode}:\n{text[-2000:]}")
+    while todo or live:
+        while todo and len(live) < opts.j:
+            f = todo.pop(0)
+            live.append((subprocess.Popen(base + [f], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True), []))
+        p, _ = live.pop(0)
+        text, _ = p.communicate()
+        take(p, text)
+    total.summary(time.monotonic() - started)
+    return 1 if total.failed else 0
+
+
+def main(argv):
+    ap = argparse.ArgumentParser(description="hutch end-to-end tests")
+    ap.add_argument("paths", nargs="+")
+    ap.add_argument("-k", action="append", default=[])
+    ap.add_argument("--tier", choices=_table.TIERS)
+    ap.add_argument("-j", type=int, default=int(os.environ.get("HUTCH_TEST_JOBS", "1")))
+    ap.add_argument("--list", action="store_true")
+    ap.add_argument("--repeat", type=int, default=1)
+    ap.add_argument("--fail-fast", action="store_true")
+    ap.add_argument("--no-census", action="store_true")
+    ap.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    opts = ap.parse_args(argv)
+    opts.k = [w for k in opts.k for w in k.split()]
+    files = find(opts.paths)
+    if opts.j > 1 and not opts.worker and not opts.list and len(files) > 1:
+        return parallel(opts, files, argv)
+    r = Runner(opts)
+    started = time.monotonic()
+    try:
+        for f in files:
+            r.file(f)
+            if r.failed and opts.fail_fast:
+                break
+    except KeyboardInterrupt:
+        r.say("# interrupted")
+        r.failed += 1
+    if not opts.list:
+        r.summary(time.monotonic() - started)
+    return 1 if r.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,579 @@
+/* A core that does what the test says, in place of libcore: every core function
+ * the API calls is here, so the linker never looks for the real ones (except
+ * kv and state, which are pure). Plus a server on a socket pair, turned by hand. */
+#pragma once
+#include "api/api.h"
+#include "base/clock.h"
+#include "core/auth.h"
+#include "core/core.h"
+#include "core/event.h"
+#include "core/exec.h"
+#include "core/files.h"
+#include "core/sandbox.h"
+#include "core/template.h"
+#include "http/server.h"
+#include "http/ws.h"
+#include "test.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#define ID "i0000000000000000abcd"
+struct core { struct loop *loop; struct config cfg; struct sandbox sb; struct list followers; struct event ev[600]; size_t nev; };
+
+/* What the API asked for, and what the test decides. */
+struct exec { struct exec_ops ops; void *arg; bool dead; };
+struct file_read { struct file_read_ops ops; void *arg; };
+struct file_write { struct file_write_ops ops; void *arg; };
+struct watch { struct watch_ops ops; void *arg; };
+struct build { struct build_ops ops; void *arg; };
+static struct fake {
+    struct err refuse; /* code set: the next start is refused with it */
+    struct exec *x;
+    struct buf argv, env, input, cwd, tag, user;
+    bool stdin_pipe, detached, eof;
+    unsigned cols, rows, kills, detaches;
+    uint64_t timeout_ms, offset;
+    size_t room, consumed;
+    struct { exec_cb *cb; void *arg; int signo; bool group; char who[64]; unsigned cols, rows; } unary;
+    struct buf pieces; /* "61440,38560,close," */
+    struct { sandbox_cb *cb; void *arg; struct sandbox_spec spec; struct buf name, metadata; } create, kill;
+    unsigned sandbox_kills;
+    struct file_read *rd;
+    struct file_write *wr;
+    unsigned rd_cancels, wr_cancels, watch_cancels, build_cancels;
+    struct buf path;
+    size_t rd_consumed;
+    bool wr_eof;
+    uint32_t mode;
+    files_entry_cb *entry_cb;
+    const struct files_list_ops *list_ops;
+    void *cb_arg;
+    struct watch *watch;
+    struct build *build;
+    struct buf recipe, upload;
+    void (*metrics_cb)(void *, const struct err *, const struct sandbox_metrics *);
+    void (*list_cb)(void *, const struct err *, const struct proc_info *, size_t);
+    int down, keep;
+} F;
+
+static inline void fake_set(struct buf *b, const char *z) { b->n = 0; buf_puts(b, z ? z : "-"); }
+static inline bool fake_refuses(struct err *e)
+{
+    if (!F.refuse.code)
+        return false;
+    if (e)
+        *e = F.refuse;
+    F.refuse.code = E_OK;
+    return true;
+}
+
+/* core.h, auth.h */
+struct loop *core_loop(struct core *c) { return c->loop; }
+const struct config *core_config(struct core *c) { return &c->cfg; }
+void core_counts(struct core *c, struct core_counts *r) { (void)c, *r = (struct core_counts){.creates = 7, .templates = 1}; r->sandboxes[SB_RUNNING] = 1; }
+size_t doctor_run(const struct config *cfg, struct doctor_check *ret, size_t max)
+{
+    (void)cfg, (void)max;
+    ret[0] = (struct doctor_check){.name = "kvm", .status = "warn", .found = "no", .lost = "speed", .mend = "buy"};
+    return 1;
+}
+#define KEY "e2b_0123456789012345678901234567890123456789"
+static struct key fake_key = {.id = "k00000000000000000001", .name = (char *)(uintptr_t)"ci", .prefix = "e2b_01234567", .created_ns = 1000000000};
+bool auth_check(struct core *c, struct str key) { (void)c; return str_eqz(key, KEY); }
+int auth_create(struct core *c, const char *name, char plain[45], struct key **ret, struct err *e)
+{
+    (void)c, (void)name, (void)e;
+    memcpy(plain, KEY, 45);
+    *ret = &fake_key;
+    return 0;
+}
+int auth_revoke(struct core *c, const char *id, struct err *e) { (void)c; return strcmp(id, fake_key.id) ? err_set(e, E_NOT_FOUND, "no such key") : 0; }
+size_t auth_list(struct core *c, struct key **ret, size_t max) { (void)c, (void)max; ret[0] = &fake_key; return 1; }
+
+/* sandbox.h */
+const char *tier_name(enum tier t) { return t == TIER_VM ? "vm" : "container"; }
+int tier_parse(const char *s, enum tier *ret) { return !strcmp(s, "vm") ? (*ret = TIER_VM, 0) : !strcmp(s, "container") ? (*ret = TIER_CONTAINER, 0) : -1; }
+const char *sandbox_boundary(const struct sandbox *sb) { (void)sb; return "own kernel"; }
+const char *sandbox_accel(const struct sandbox *sb) { (void)sb; return "tcg"; }
+struct sandbox *sandbox_find(struct core *c, const char *id, struct err *e)
+{
+    if (!strcmp(id, ID) || !strcmp(id, "box"))
+        return &c->sb;
+    err_set(e, E_NOT_FOUND, "sandbox '%s' does not exist", id);
+    return NULL;
+}
+int sandbox_create(struct core *c, const struct sandbox_spec *spec, sandbox_cb *done, void *arg, struct err *e)
+{
+    (void)c;
+    if (fake_refuses(e))
+        return -1;
+    F.create.cb = done, F.create.arg = arg, F.create.spec = *spec;
+    fake_set(&F.create.name, spec->name);
+    fake_set(&F.create.metadata, spec->metadata.n ? spec->metadata.at[0].v : NULL);
+    return 0;
+}
+int sandbox_kill(struct sandbox *sb, enum end_reason why, const char *message, sandbox_cb *done, void *arg, struct err *e)
+{
+    (void)sb, (void)why, (void)message, (void)e;
+    F.sandbox_kills++;
+    F.kill.cb = done, F.kill.arg = arg;
+    return 0;
+}
+int sandbox_set_timeout(struct sandbox *sb, uint32_t s, struct err *e) { (void)e; sb->timeout_s = s; return 0; }
+int sandbox_rename(struct sandbox *sb, const char *name, struct err *e) { (void)sb; return name && !strcmp(name, "taken") ? err_set(e, E_CONFLICT, "taken") : 0; }
+int sandbox_set_metadata(struct sandbox *sb, const struct kv *m, struct err *e) { (void)sb, (void)m, (void)e; return 0; }
+size_t sandbox_list(struct core *c, const struct sandbox_filter *f, struct sandbox **ret, size_t max, bool *more, struct err *e)
+{
+    (void)f, (void)max;
+    if (fake_refuses(e))
+        return SIZE_MAX;
+    ret[0] = &c->sb;
+    *more = true;
+    return 1;
+}
+int sandbox_metrics(struct sandbox *sb, void (*cb)(void *, const struct err *, const struct sandbox_metrics *), void *arg, struct err *e)
+{
+    (void)sb;
+    F.metrics_cb = cb, F.cb_arg = arg;
+    return fake_refuses(e) ? -1 : 0;
+}
+
+/* exec.h */
+static inline struct exec *fake_exec(const struct exec_ops *o, void *arg, struct err *e)
+{
+    if (fake_refuses(e))
+        return NULL;
+    F.x = xcalloc(1, sizeof *F.x);
+    F.x->ops = *o, F.x->arg = arg;
+    F.consumed = F.kills = F.detaches = 0;
+    F.input.n = 0, F.eof = false;
+    return F.x;
+}
+static inline void fake_done(const struct err *e) /* the last callback frees, as in core */
+{
+    struct exec *x = F.x;
+    F.x = NULL;
+    x->ops.done(x->arg, e);
+    free(x);
+}
+static inline void fake_join(struct buf *b, char *const *v)
+{
+    b->n = 0;
+    for (; v && *v; v++)
+        buf_printf(b, "%s|", *v);
+    buf_reserve(b, 0);
+    b->p[b->n] = 0;
+}
+struct exec *exec_start(struct sandbox *sb, const struct exec_spec *s, const struct exec_ops *o, void *arg, struct err *e)
+{
+    (void)sb;
+    fake_join(&F.argv, s->argv);
+    fake_join(&F.env, s->env);
+    fake_set(&F.cwd, s->cwd), fake_set(&F.tag, s->tag), fake_set(&F.user, s->user);
+    F.stdin_pipe = s->stdin_pipe, F.detached = s->detached, F.cols = s->cols, F.rows = s->rows, F.timeout_ms = s->timeout_ms;
+    return fake_exec(o, arg, e);
+}
+struct exec *exec_attach(struct sandbox *sb, const char *who, uint64_t offset, const struct exec_ops *o, void *arg, struct err *e)
+{
+    (void)sb;
+    snprintf(F.unary.who, sizeof F.unary.who, "%s", who);
+    F.offset = offset;
+    return fake_exec(o, arg, e);
+}
+void exec_consumed(struct exec *x, size_t n) { CHECK(x == F.x); F.consumed += n; }
+size_t exec_input_room(const struct exec *x) { (void)x; return F.room; }
+size_t exec_input(struct exec *x, const void *p, size_t n)
+{
+    CHECK(x == F.x);
+    n = n < F.room ? n : F.room;
+    buf_put(&F.input, p, n);
+    F.room -= n;
+    return n;
+}
+void exec_input_eof(struct exec *x) { CHECK(x == F.x); F.eof = true; }
+void exec_detach(struct exec *x) { CHECK(x == F.x); F.detaches++; F.x = NULL; free(x); }
+void exec_kill(struct exec *x) { CHECK(x == F.x); F.kills++; F.x = NULL; free(x); }
+int exec_list(struct sandbox *sb, void (*cb)(void *, const struct err *, const struct proc_info *, size_t), void *arg, struct err *e)
+{
+    (void)sb;
+    F.list_cb = cb, F.cb_arg = arg;
+    return fake_refuses(e) ? -1 : 0;
+}
+static inline int fake_unary(const char *who, exec_cb *cb, void *arg, struct err *e)
+{
+    snprintf(F.unary.who, sizeof F.unary.who, "%s", who);
+    F.unary.cb = cb, F.unary.arg = arg;
+    return fake_refuses(e) ? -1 : 0;
+}
+static inline void fake_answer(const struct err *e)
+{
+    exec_cb *cb = F.unary.cb;
+    CHECK(cb != NULL);
+    F.unary.cb = NULL;
+    cb(F.unary.arg, e);
+}
+int exec_signal(struct sandbox *sb, const char *who, int signo, bool group, exec_cb *cb, void *arg, struct err *e)
+{
+    (void)sb;
+    F.unary.signo = signo, F.unary.group = group;
+    return fake_unary(who, cb, arg, e);
+}
+int exec_resize(struct sandbox *sb, const char *who, unsigned cols, unsigned rows, exec_cb *cb, void *arg, struct err *e)
+{
+    (void)sb;
+    F.unary.cols = cols, F.unary.rows = rows;
+    return fake_unary(who, cb, arg, e);
+}
+int exec_write(struct sandbox *sb, const char *who, const void *p, size_t n, exec_cb *cb, void *arg, struct err *e)
+{
+    (void)sb;
+    CHECK(!F.unary.cb); /* one at a time */
+    buf_put(&F.input, p, n);
+    buf_printf(&F.pieces, "%zu,", n);
+    return fake_unary(who, cb, arg, e);
+}
+int exec_close_stdin(struct sandbox *sb, const char *who, exec_cb *cb, void *arg, struct err *e)
+{
+    (void)sb;
+    CHECK(!F.unary.cb);
+    buf_puts(&F.pieces, "close,");
+    return fake_unary(who, cb, arg, e);
+}
+const char *signal_name(int n) { return n == 9 ? "SIGKILL" : "SIG?"; }
+int signal_number(const char *s) { return !strcmp(s, "SIGTERM") || !strcmp(s, "TERM") ? 15 : -1; }
+
+/* files.h */
+static const struct file_entry fake_entry = {.name = "f", .path = "/home/user/f", .owner = "user", .group = "user", .type = 'f', .size = 5, .mode = 0644, .uid = 1000, .gid = 1000, .mtime_ns = 1000000000};
+static inline int fake_entry_call(const char *path, files_entry_cb *cb, void *arg, struct err *e)
+{
+    fake_set(&F.path, path);
+    F.entry_cb = cb, F.cb_arg = arg;
+    return fake_refuses(e) ? -1 : 0;
+}
+int files_stat(struct sandbox *sb, const char *p, const char *u, files_entry_cb *cb, void *arg, struct err *e) { (void)sb, (void)u; return fake_entry_call(p, cb, arg, e); }
+int files_mkdir(struct sandbox *sb, const char *p, const char *u, uint32_t mode, bool par, files_entry_cb *cb, void *arg, struct err *e)
+{
+    (void)sb, (void)u, (void)par;
+    F.mode = mode;
+    return fake_entry_call(p, cb, arg, e);
+}
+int files_move(struct sandbox *sb, const char *p, const char *to, const char *u, files_entry_cb *cb, void *arg, struct err *e) { (void)sb, (void)u, (void)to; return fake_entry_call(p, cb, arg, e); }
+int files_remove(struct sandbox *sb, const char *p, const char *u, bool r, files_entry_cb *cb, void *arg, struct err *e) { (void)sb, (void)u, (void)r; return fake_entry_call(p, cb, arg, e); }
+int files_setattr(struct sandbox *sb, const char *p, const char *u, const uint32_t *m, const char *o, const char *g, files_entry_cb *cb, void *arg, struct err *e)
+{
+    (void)sb, (void)u, (void)o, (void)g;
+    F.mode = m ? *m : 0;
+    return fake_entry_call(p, cb, arg, e);
+}
+int files_symlink(struct sandbox *sb, const char *t, const char *p, const char *u, files_entry_cb *cb, void *arg, struct err *e) { (void)sb, (void)u, (void)t; return fake_entry_call(p, cb, arg, e); }
+int files_list(struct sandbox *sb, const char *p, const char *u, unsigned d, const struct files_list_ops *ops, void *arg, struct err *e)
+{
+    (void)sb, (void)u, (void)d;
+    fake_set(&F.path, p);
+    F.list_ops = ops, F.cb_arg = arg;
+    return fake_refuses(e) ? -1 : 0;
+}
+struct file_read *file_read_start(struct sandbox *sb, const char *p, const char *u, uint64_t off, uint64_t size, const struct file_read_ops *ops, void *arg, struct err *e)
+{
+    (void)sb, (void)u, (void)off, (void)size;
+    fake_set(&F.path, p);
+    if (fake_refuses(e))
+        return NULL;
+    F.rd = xcalloc(1, sizeof *F.rd);
+    F.rd->ops = *ops, F.rd->arg = arg;
+    F.rd_consumed = F.rd_cancels = 0;
+    return F.rd;
+}
+void file_read_consumed(struct file_read *f, size_t n) { CHECK(f == F.rd); F.rd_consumed += n; }
+void file_read_cancel(struct file_read *f) { CHECK(f == F.rd); F.rd_cancels++; F.rd = NULL; free(f); }
+static inline void fake_read_done(const struct err *e)
+{
+    struct file_read *f = F.rd;
+    F.rd = NULL;
+    f->ops.done(f->arg, e, 0);
+    free(f);
+}
+struct file_write *file_write_start(struct sandbox *sb, const struct file_write_spec *s, const struct file_write_ops *ops, void *arg, struct err *e)
+{
+    (void)sb;
+    fake_set(&F.path, s->path);
+    F.mode = s->mode;
+    if (fake_refuses(e))
+        return NULL;
+    F.wr = xcalloc(1, sizeof *F.wr);
+    F.wr->ops = *ops, F.wr->arg = arg;
+    F.wr_eof = false, F.wr_cancels = 0, F.input.n = 0;
+    return F.wr;
+}
+size_t file_write_room(const struct file_write *f) { (void)f; return F.room; }
+size_t file_write_send(struct file_write *f, const void *p, size_t n)
+{
+    CHECK(f == F.wr);
+    CHECK(!F.wr_eof);
+    n = n < F.room ? n : F.room;
+    buf_put(&F.input, p, n);
+    F.room -= n;
+    return n;
+}
+void file_write_eof(struct file_write *f) { CHECK(f == F.wr); F.wr_eof = true; }
+void file_write_cancel(struct file_write *f) { CHECK(f == F.wr); F.wr_cancels++; F.wr = NULL; free(f); }
+static inline void fake_write_done(const struct err *e)
+{
+    struct file_write *f = F.wr;
+    F.wr = NULL;
+    f->ops.done(f->arg, e, e ? NULL : &fake_entry);
+    free(f);
+}
+struct watch *watch_start(struct sandbox *sb, const char *p, const char *u, bool r, bool en, const struct watch_ops *ops, void *arg, struct err *e)
+{
+    (void)sb, (void)u, (void)r, (void)en;
+    fake_set(&F.path, p);
+    if (fake_refuses(e))
+        return NULL;
+    F.watch = xcalloc(1, sizeof *F.watch);
+    F.watch->ops = *ops, F.watch->arg = arg;
+    return F.watch;
+}
+void watch_cancel(struct watch *w) { F.watch_cancels++; F.watch = NULL; free(w); }
+
+/* template.h */
+static struct template fake_template = {.id = "t00000000000000000001", .name = (char *)(uintptr_t)"base", .source = (char *)(uintptr_t)"bootstrap", .created_ns = 1000000000, .size_bytes = 9, .disk_min_mib = 512, .warm_vm = true};
+struct template *template_find(struct core *c, const char *n, struct err *e)
+{
+    (void)c;
+    if (!strcmp(n, "base"))
+        return &fake_template;
+    err_set(e, E_NOT_FOUND, "template '%s' does not exist", n);
+    return NULL;
+}
+size_t template_list(struct core *c, struct template **ret, size_t max) { (void)c, (void)max; ret[0] = &fake_template; return 1; }
+int template_remove(struct core *c, struct template *t, void (*done)(void *, const struct err *), void *arg, struct err *e)
+{
+    (void)c, (void)t, (void)done, (void)arg;
+    return err_set(e, E_CONFLICT, "template 'base' is in use");
+}
+static inline struct build *fake_build(const struct build_ops *ops, void *arg, struct err *e)
+{
+    if (fake_refuses(e))
+        return NULL;
+    F.build = xcalloc(1, sizeof *F.build);
+    F.build->ops = *ops, F.build->arg = arg;
+    return F.build;
+}
+static inline void fake_build_done(const struct template *t, const struct err *e)
+{
+    struct build *b = F.build;
+    F.build = NULL;
+    b->ops.done(b->arg, t, e);
+    free(b);
+}
+struct build *build_builtin(struct core *c, const char *n, const char *b, bool f, const struct build_ops *ops, void *arg, struct err *e) { (void)c, (void)n, (void)b, (void)f; return fake_build(ops, arg, e); }
+static inline void fake_upload(int fd)
+{
+    char t[4096];
+    F.upload.n = 0;
+    for (ssize_t r; fd >= 0 && (r = read(fd, t, sizeof t)) > 0;)
+        buf_put(&F.upload, t, (size_t)r);
+    if (fd >= 0)
+        close(fd);
+}
+struct build *build_recipe(struct core *c, const char *name, const char *r, size_t n, int fd, bool f, const struct build_ops *ops, void *arg, struct err *e)
+{
+    (void)c, (void)name, (void)f;
+    F.recipe.n = 0;
+    buf_put(&F.recipe, r, n);
+    fake_upload(fd);
+    return fake_build(ops, arg, e);
+}
+struct build *build_import(struct core *c, const char *n, int fd, const struct build_ops *ops, void *arg, struct err *e)
+{
+    (void)c, (void)n;
+    fake_upload(fd);
+    return fake_build(ops, arg, e);
+}
+void build_cancel(struct build *b) { F.build_cancels++; F.build = NULL; free(b); }
+int build_tempfile(struct core *c, struct err *e)
+{
+    (void)c;
+    char p[] = "/tmp/api-test-XXXXXX";
+    if (fake_refuses(e))
+        return -1;
+    int fd = mkstemp(p);
+    unlink(p);
+    return fd;
+}
+
+/* event.h */
+void event_follow(struct core *c, struct follower *f) { list_add_tail(&c->followers, &f->link); }
+void event_unfollow(struct follower *f) { list_del(&f->link); }
+void event_each(struct core *c, uint64_t since, const char *sandbox, void (*fn)(void *, const struct event *), void *arg)
+{
+    for (size_t i = 0; i < c->nev; i++)
+        if (c->ev[i].seq > since && (!sandbox || !strcmp(sandbox, c->ev[i].sandbox)))
+            fn(arg, &c->ev[i]);
+}
+void event_emit(struct core *c, const char *type, const char *sandbox, const char *data)
+{
+    struct event *ev = &c->ev[c->nev++];
+    *ev = (struct event){.seq = c->nev, .at_ns = 1000000000, .data_json = (char *)(uintptr_t)data};
+    snprintf(ev->type, sizeof ev->type, "%s", type);
+    snprintf(ev->sandbox, sizeof ev->sandbox, "%s", sandbox ? sandbox : "");
+    struct follower *f;
+    list_each(f, &c->followers, link) f->fn(f->arg, ev);
+}
+
+/* ---- the server, turned by hand ---- */
+struct fx { struct core core; struct jobs *jobs; struct api *api; struct http_server *srv; int fd, port; struct buf in; };
+
+static void fx_on_shutdown(void *arg, bool keep) { (void)arg; F.down++, F.keep = keep; }
+static inline struct fx *fx_new(void)
+{
+    struct fx *x = xcalloc(1, sizeof *x);
+    signal(SIGPIPE, SIG_IGN);
+    setenv("HUTCH_LOG", "error", 1);
+    x->core.loop = loop_new();
+    list_init(&x->core.followers);
+    snprintf(x->core.cfg.listen, sizeof x->core.cfg.listen, "127.0.0.1:4882");
+    snprintf(x->core.cfg.hosts, sizeof x->core.cfg.hosts, "one.example, two.example");
+    x->core.cfg.max_timeout_s = 86400;
+    x->core.cfg.uid = 64882;
+    struct sandbox *sb = &x->core.sb;
+    snprintf(sb->id, sizeof sb->id, "%s", ID);
+    sb->template_name = (char *)(uintptr_t)"base";
+    sb->tier = TIER_VM, sb->state = SB_RUNNING, sb->cpu_millis = 1000, sb->memory_mib = 512, sb->disk_mib = 4096, sb->timeout_s = 300;
+    sb->created_ns = sb->started_ns = 1700000000000000000, sb->generation = 1, sb->start_ms = 2.14, sb->start_path = (char *)(uintptr_t)"pool";
+    x->jobs = jobs_new(x->core.loop, 1);
+    x->api = api_new(&x->core, x->jobs);
+    api_on_shutdown(x->api, fx_on_shutdown, NULL);
+    struct http_config cfg = {.handler = api_handler, .arg = x->api};
+    x->srv = http_server_new(x->core.loop, &cfg);
+    x->fd = -1;
+    F.room = SIZE_MAX / 2;
+    return x;
+}
+static inline void fx_turn(struct fx *x, int n)
+{
+    for (int i = 0; i < n; i++)
+        loop_turn(x->core.loop, false);
+}
+static inline void fx_open(struct fx *x) /* a fresh connection over a socket pair: the peer is us */
+{
+    int sv[2];
+    if (x->fd >= 0)
+        close(x->fd);
+    CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, sv));
+    x->fd = sv[0];
+    x->in.n = 0;
+    http_adopt(x->srv, sv[1]);
+}
+static inline void fx_open_tcp(struct fx *x)
+{
+    struct err e;
+    if (!x->port)
+        x->port = http_listen_tcp(x->srv, "127.0.0.1:0", &e);
+    CHECK(x->port > 0);
+    char addr[32];
+    snprintf(addr, sizeof addr, "127.0.0.1:%d", x->port);
+    if (x->fd >= 0)
+        close(x->fd);
+    x->fd = sock_connect_tcp(addr, &e);
+    CHECK(x->fd >= 0);
+    x->in.n = 0;
+    fx_turn(x, 5);
+}
+static inline void fx_close(struct fx *x)
+{
+    close(x->fd);
+    x->fd = -1;
+    fx_turn(x, 5);
+}
+static inline bool fx_read(struct fx *x) /* what is there; false once the peer closed */
+{
+    char t[65536];
+    for (;;) {
+        ssize_t r = recv(x->fd, t, sizeof t, MSG_DONTWAIT);
+        if (r <= 0) {
+            buf_reserve(&x->in, 0);
+            x->in.p[x->in.n] = 0;
+            return r < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+        }
+        buf_put(&x->in, t, (size_t)r);
+    }
+}
+static inline void fx_send(struct fx *x, const void *p, size_t n)
+{
+    while (n) {
+        ssize_t w = send(x->fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+        CHECK(w >= 0 || errno == EAGAIN);
+        if (w > 0)
+            p = (const char *)p + w, n -= (size_t)w;
+        fx_turn(x, 2);
+    }
+    fx_turn(x, 5);
+}
+static inline void fx_sendz(struct fx *x, const char *z) { fx_send(x, z, strlen(z)); }
+static inline void fx_until(struct fx *x, const char *text) /* NULL: until closed */
+{
+    for (int i = 0; i < 3000; i++) {
+        bool open = fx_read(x);
+        if (text && memmem(x->in.p, x->in.n, text, strlen(text)))
+            return;
+        if (!open) {
+            if (!text)
+                return;
+            break;
+        }
+        fx_turn(x, 2);
+        if (i > 20)
+            usleep(1000);
+    }
+    printf("# waited for %s, got:\n# %.3000s\n", text ? text : "the end", x->in.p);
+    fflush(stdout);
+    CHECK(!"came");
+}
+/* A request without body on a fresh connection; returns what came back so far. */
+static inline void fx_begin(struct fx *x, const char *method, const char *target, const char *body)
+{
+    auto_buf b = {0};
+    fx_open(x);
+    buf_printf(&b, "%s %s HTTP/1.1\r\nHost: any\r\n", method, target);
+    if (body)
+        buf_printf(&b, "Content-Length: %zu\r\n", strlen(body));
+    buf_printf(&b, "\r\n%s", body ? body : "");
+    fx_send(x, b.p, b.n);
+}
+static inline const char *fx_ask(struct fx *x, const char *method, const char *target, const char *body)
+{
+    fx_begin(x, method, target, body);
+    fx_until(x, "\r\n\r\n");
+    fx_turn(x, 5);
+    fx_read(x);
+    return x->in.p;
+}
+#define HAS(x, text)                                                                                                   \
+    do {                                                                                                               \
+        if (!(x)->in.p || !memmem((x)->in.p, (x)->in.n, text, strlen(text))) {                                         \
+            printf("# %s:%d: no %s in\n# %.2000s\n", __FILE__, __LINE__, text, (x)->in.p ? (x)->in.p : "");            \
+            fflush(stdout);                                                                                            \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+static inline void fx_free(struct fx *x) /* nothing may be left behind: the leak checker looks */
+{
+    if (x->fd >= 0)
+        close(x->fd);
+    fx_turn(x, 5);
+    http_server_free(x->srv);
+    jobs_free(x->jobs);
+    fx_turn(x, 3);
+    api_free(x->api);
+    loop_free(x->core.loop);
+    buf_free(&x->in);
+    struct buf *all[] = {&F.argv, &F.env, &F.input, &F.cwd, &F.tag, &F.user, &F.pieces, &F.path, &F.recipe, &F.upload, &F.create.name, &F.create.metadata};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        buf_free(all[i]);
+    CHECK(!F.x && !F.rd && !F.wr && !F.watch && !F.build);
+    free(x);
+}

@@ -1,0 +1,603 @@
+#include "harness.h"
+
+static atomic_int cancelled, done_count, got_bytes, peak_pending;
+
+static void h_hello(struct http_stream *s, void *arg)
+{
+    (void)arg;
+    http_reply(s, 200, "application/json", "{\"ok\":true}", 11);
+}
+static void on_whole(struct http_stream *s, void *arg, const char *p, size_t n)
+{
+    (void)arg;
+    http_reply(s, 200, "application/octet-stream", p, n);
+}
+static void h_echo(struct http_stream *s, void *arg) { http_body_collect(s, 1000, on_whole, arg); }
+static void on_cancel(struct http_stream *s, void *arg)
+{
+    (void)s, (void)arg;
+    cancelled++;
+}
+static void h_wait(struct http_stream *s, void *arg)
+{
+    (void)arg;
+    http_on_cancel(s, on_cancel, NULL);
+}
+static void h_abort(struct http_stream *s, void *arg)
+{
+    (void)arg;
+    CHECK(!http_reply_start(s, 200, "text/plain"));
+    CHECK(!http_write(s, "part", 4));
+    http_abort(s);
+}
+static void h_chunks(struct http_stream *s, void *arg)
+{
+    (void)arg;
+    CHECK(!http_header(s, "X-One", "1"));
+    CHECK(http_header(s, "X-Bad", "a\r\nb: c") < 0);
+    CHECK(http_header(s, "Content-Length", "5") < 0);
+    CHECK(!http_reply_start(s, 200, "text/plain"));
+    CHECK(!http_write(s, "hello ", 6));
+    CHECK(!http_write(s, "world", 5));
+    http_end(s);
+}
+static void h_short(struct http_stream *s, void *arg)
+{
+    (void)arg;
+    CHECK(!http_reply_start_len(s, 200, "text/plain", 10));
+    CHECK(!http_write(s, "12345", 5));
+    http_end(s);
+}
+/* an endless-ish source that obeys back-pressure */
+struct pump { uint64_t left; };
+static void pump_more(struct http_stream *s, void *arg)
+{
+    static char block[16384];
+    struct pump *p = arg;
+    while (p->left && http_writable(s)) {
+        size_t n = p->left < sizeof block ? (size_t)p->left : sizeof block;
+        CHECK(!http_write(s, block, n));
+        p->left -= n;
+        if ((int)http_pending(s) > peak_pending)
+            peak_pending = (int)http_pending(s);
+    }
+    if (!p->left) {
+        http_end(s);
+        free(p);
+    }
+}
+static void pump_gone(struct http_stream *s, void *arg)
+{
+    (void)s;
+    cancelled++;
+    free(arg);
+}
+static void h_pump(struct http_stream *s, void *arg)
+{
+    (void)arg;
+    struct pump *p = xcalloc(1, sizeof *p);
+    p->left = 100u << 20;
+    http_on_drain(s, pump_more, p);
+    http_on_cancel(s, pump_gone, p);
+    CHECK(!http_reply_start_len(s, 200, "application/octet-stream", p->left));
+    pump_more(s, p);
+}
+static uint64_t sink_total;
+static int sink_pauses;
+static void resume(void *arg)
+{
+    struct http_stream *s = arg;
+    http_body_resume(s);
+    http_unref(s);
+}
+static void sink_data(struct http_stream *s, void *arg, const char *p, size_t n)
+{
+    (void)arg, (void)p;
+    if (sink_total / (1 << 20) != (sink_total + n) / (1 << 20)) { /* pause at every MiB */
+        sink_pauses++;
+        http_body_pause(s);
+        loop_defer(http_loop(s), resume, http_ref(s));
+    }
+    sink_total += n;
+    got_bytes = (int)sink_total;
+}
+static void sink_end(struct http_stream *s, void *arg)
+{
+    char t[64];
+    (void)arg;
+    int n = snprintf(t, sizeof t, "%llu %d", (unsigned long long)sink_total, sink_pauses > 0);
+    http_reply(s, 200, "text/plain", t, (size_t)n);
+}
+static void h_sink(struct http_stream *s, void *arg) { http_body_stream(s, sink_data, sink_end, arg); }
+static void h_stuck(struct http_stream *s, void *arg)
+{
+    http_body_stream(s, sink_data, sink_end, arg);
+    http_body_pause(s);
+}
+static void late(void *arg)
+{
+    struct http_stream *s = arg;
+    if (http_alive(s))
+        http_reply(s, 200, "text/plain", "late", 4);
+    http_unref(s);
+}
+static void h_late(struct http_stream *s, void *arg)
+{
+    (void)arg;
+    loop_defer(http_loop(s), late, http_ref(s));
+}
+static void h_who(struct http_stream *s, void *arg)
+{
+    char t[256];
+    (void)arg;
+    struct str id = http_param(s, "id");
+    auto_buf q = {0};
+    bool has = http_query_get(s, "path", &q);
+    int n = snprintf(t, sizeof t, "%.*s|%s|%s", (int)id.n, id.p, has ? q.p : "-", http_is_unix(s) ? "unix" : "tcp");
+    http_reply(s, 200, "text/plain", t, (size_t)n);
+}
+static void h_rest(struct http_stream *s, void *arg)
+{
+    (void)arg;
+    struct str r = http_param(s, "rest");
+    http_reply(s, 200, "text/plain", r.p, r.n);
+}
+static void tun_data(struct http_stream *s, void *arg, const char *p, size_t n)
+{
+    (void)arg;
+    CHECK(!http_write(s, p, n));
+}
+static void tun_eof(struct http_stream *s, void *arg)
+{
+    (void)arg;
+    CHECK(!http_write(s, "bye", 3));
+    http_end(s);
+}
+static void h_tunnel(struct http_stream *s, void *arg)
+{
+    CHECK(!http_header(s, "Upgrade", "echo"));
+    CHECK(!http_tunnel(s, 101, tun_data, tun_eof, arg));
+}
+static void h_sse(struct http_stream *s, void *arg)
+{
+    (void)arg;
+    CHECK(!sse_start(s, 1));
+    CHECK(!sse_event(s, "tick", S("a\nb")));
+    CHECK(sse_event(s, "bad\nname", S("x")) < 0);
+    http_on_cancel(s, on_cancel, NULL);
+}
+
+static const struct route routes[] = {
+    {"GET", "/hello", h_hello, 0},       {"POST", "/echo", h_echo, 0},      {"GET", "/wait", h_wait, 0},
+    {"GET", "/abort", h_abort, 0},       {"GET", "/chunks", h_chunks, 0},   {"GET", "/short", h_short, 0},
+    {"GET", "/pump", h_pump, 0},         {"PUT", "/sink", h_sink, 0},       {"PUT", "/stuck", h_stuck, 0},
+    {"GET", "/late", h_late, 0},         {"GET", "/who/{id}/x", h_who, 0},  {"DELETE", "/who/{id}/x", h_hello, 0},
+    {"GET", "/files/{rest*}", h_rest, 0}, {"GET", "/tunnel", h_tunnel, 0}, {"GET", "/sse", h_sse, 0},
+    {"POST", "/wait", h_wait, 0},
+};
+static struct router *router;
+static void handler(struct http_stream *s, void *arg) { router_dispatch(router, s, arg); }
+static void on_done(struct http_stream *s, void *arg)
+{
+    (void)s, (void)arg;
+    done_count++;
+}
+
+static void start(struct harness *h, struct http_config *extra)
+{
+    struct http_config cfg = extra ? *extra : (struct http_config){0};
+    cfg.handler = handler;
+    cfg.on_done = on_done;
+    router = router_new(routes, sizeof routes / sizeof *routes);
+    harness_start(h, &cfg);
+}
+static void stop(struct harness *h)
+{
+    harness_stop(h);
+    router_free(router);
+}
+#define HAS(hay, needle) CHECK(strstr(hay, needle) != NULL)
+
+static void check_get(const char *request, const char *want)
+{
+    struct harness h;
+    start(&h, NULL);
+    char *r = exchange(&h, request);
+    if (!strstr(r, want))
+        printf("# got: %s\n", r);
+    HAS(r, want);
+    free(r);
+    stop(&h);
+}
+
+TEST(server, answers_a_get) { check_get("GET /hello HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "Content-Length: 11\r\nConnection: close\r\n\r\n{\"ok\":true}"); }
+TEST(server, answers_http_1_0_and_closes) { check_get("GET /chunks HTTP/1.0\r\n\r\n", "Connection: close\r\n\r\nhello world"); }
+TEST(server, sends_chunks) { check_get("GET /chunks HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "X-One: 1\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n6\r\nhello \r\n5\r\nworld\r\n0\r\n\r\n"); }
+TEST(server, answers_later) { check_get("GET /late HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "late"); }
+TEST(server, refuses_a_bad_head_with_its_status) { check_get("GET / HTTP/2.0\r\nHost: a\r\n\r\n", "HTTP/1.1 505 "); }
+TEST(server, refuses_smuggling) { check_get("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "HTTP/1.1 400 "); }
+TEST(server, refuses_a_body_over_the_cap) { check_get("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\nConnection: close\r\n\r\n", "HTTP/1.1 413 "); }
+TEST(server, refuses_a_chunked_body_over_the_cap)
+{
+    struct buf b = {0};
+    buf_puts(&b, "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n400\r\n");
+    for (int i = 0; i < 1024; i++)
+        buf_putc(&b, 'x');
+    buf_puts(&b, "\r\n0\r\n\r\n");
+    check_get(b.p, "HTTP/1.1 413 ");
+    buf_free(&b);
+}
+TEST(server, refuses_a_broken_chunk) { check_get("POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "HTTP/1.1 400 "); }
+TEST(server, head_has_no_body)
+{
+    struct harness h;
+    start(&h, NULL);
+    char *r = exchange(&h, "HEAD /hello HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    HAS(r, "Content-Length: 11");
+    CHECK(!strstr(r, "{\"ok"));
+    free(r);
+    stop(&h);
+}
+TEST(server, sends_continue_before_the_body)
+{
+    struct harness h;
+    struct buf b = {0};
+    start(&h, NULL);
+    int fd = harness_connect(&h);
+    send_z(fd, "POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
+    recv_until(fd, &b, "100 Continue\r\n\r\n");
+    send_z(fd, "abc");
+    recv_until(fd, &b, "\r\n\r\nabc");
+    HAS(b.p, "HTTP/1.1 200 OK");
+    buf_free(&b);
+    close(fd);
+    stop(&h);
+}
+TEST(server, handles_pipelined_requests_in_order)
+{
+    struct harness h;
+    start(&h, NULL);
+    char *r = exchange(&h, "GET /hello HTTP/1.1\r\nHost: a\r\n\r\nPOST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabcGET /late HTTP/1.1\r\nHost: a\r\n\r\n"
+                           "GET /chunks HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    char *a = strstr(r, "{\"ok"), *b = strstr(r, "\r\n\r\nabc"), *c = strstr(r, "late"), *d = strstr(r, "world");
+    CHECK(a && b && c && d && a < b && b < c && c < d);
+    free(r);
+    stop(&h);
+}
+TEST(server, bounds_memory_for_a_pipeliner_that_does_not_read)
+{
+    struct harness h;
+    start(&h, NULL);
+    int fd = harness_connect(&h);
+    struct buf b = {0};
+    for (int i = 0; i < 200; i++)
+        buf_puts(&b, "GET /pump HTTP/1.1\r\nHost: a\r\n\r\n");
+    send_all(fd, b.p, b.n);
+    usleep(200000);
+    CHECK(peak_pending > 0 && peak_pending < (512 << 10));
+    buf_free(&b);
+    close(fd);
+    CHECK(wait_for(&cancelled, 1));
+    stop(&h);
+}
+TEST(server, skips_a_small_unread_body_and_keeps_the_connection)
+{
+    struct harness h;
+    start(&h, NULL);
+    char *r = exchange(&h, "GET /hello HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nxxxxxGET /chunks HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    HAS(r, "{\"ok");
+    HAS(r, "world");
+    free(r);
+    stop(&h);
+}
+TEST(server, accepts_a_head_split_at_every_byte)
+{
+    struct harness h;
+    static const char req[] = "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nT: v\r\n\r\n";
+    start(&h, NULL);
+    int fd = harness_connect(&h);
+    struct buf b = {0};
+    for (size_t cut = 1; cut < sizeof req - 1; cut++) {
+        send_all(fd, req, cut);
+        usleep(200);
+        send_all(fd, req + cut, sizeof req - 1 - cut);
+        buf_drop(&b, b.n);
+        recv_until(fd, &b, "\r\n\r\nabcde");
+        HAS(b.p, "200 OK");
+    }
+    for (size_t i = 0; i < sizeof req - 1; i++)
+        send_all(fd, req + i, 1);
+    buf_drop(&b, b.n);
+    recv_until(fd, &b, "\r\n\r\nabcde");
+    buf_free(&b);
+    close(fd);
+    stop(&h);
+}
+TEST(server, tells_the_handler_that_the_client_left)
+{
+    struct harness h;
+    start(&h, NULL);
+    int fd = harness_connect(&h);
+    send_z(fd, "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n");
+    usleep(20000);
+    CHECK_INT(cancelled, 0);
+    close(fd);
+    CHECK(wait_for(&cancelled, 1));
+    CHECK(wait_for(&done_count, 1));
+    stop(&h);
+    CHECK_INT(cancelled, 1);
+    CHECK_INT(done_count, 1);
+}
+TEST(server, cancels_what_is_in_flight_at_the_end)
+{
+    struct harness h;
+    start(&h, NULL);
+    int fd = harness_connect(&h);
+    send_z(fd, "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n");
+    usleep(20000);
+    stop(&h);
+    CHECK_INT(cancelled, 1);
+    close(fd);
+}
+TEST(server, aborts_mid_chunk) /* the head and what was written arrive, the last chunk does not */
+{
+    struct harness h;
+    start(&h, NULL);
+    char *r = exchange(&h, "GET /abort HTTP/1.1\r\nHost: a\r\n\r\n");
+    HAS(r, "4\r\npart\r\n");
+    CHECK(!strstr(r, "0\r\n\r\n"));
+    free(r);
+    stop(&h);
+}
+TEST(server, cuts_a_reply_shorter_than_promised)
+{
+    struct harness h;
+    start(&h, NULL);
+    char *r = exchange(&h, "GET /short HTTP/1.1\r\nHost: a\r\n\r\nGET /hello HTTP/1.1\r\nHost: a\r\n\r\n");
+    HAS(r, "12345");
+    CHECK(!strstr(r, "{\"ok"));
+    free(r);
+    stop(&h);
+}
+TEST(server, holds_a_source_back_for_a_slow_reader)
+{
+    struct harness h;
+    start(&h, NULL);
+    int fd = harness_connect(&h);
+    send_z(fd, "GET /pump HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    usleep(100000);
+    static char t[1 << 16];
+    uint64_t total = 0;
+    for (ssize_t r; (r = recv(fd, t, sizeof t, 0)) > 0;) {
+        if (total < (1 << 20))
+            usleep(1000);
+        total += (uint64_t)r;
+    }
+    CHECK(total > (100u << 20) && total < (100u << 20) + 1000);
+    CHECK(peak_pending < (512 << 10));
+    close(fd);
+    stop(&h);
+}
+static long rss_kib(void)
+{
+    FILE *f = fopen("/proc/self/statm", "re");
+    long a = 0, b = 0;
+    CHECK(f && fscanf(f, "%ld %ld", &a, &b) == 2);
+    fclose(f);
+    return b * 4;
+}
+TEST(server, streams_100_mb_upwards_without_growth)
+{
+    struct harness h;
+    start(&h, NULL);
+    int fd = harness_connect(&h);
+    static char t[1 << 16];
+    send_z(fd, "PUT /sink HTTP/1.1\r\nHost: a\r\nContent-Length: 104857600\r\n\r\n");
+    long before = 0;
+    for (int i = 0; i < 1600; i++) {
+        send_all(fd, t, sizeof t);
+        if (i == 100)
+            before = rss_kib();
+    }
+    struct buf b = {0};
+    recv_until(fd, &b, "104857600 1");
+    CHECK(rss_kib() - before < 4096);
+    buf_free(&b);
+    close(fd);
+    stop(&h);
+}
+TEST(server, stops_reading_while_the_body_is_paused)
+{
+    struct harness h;
+    start(&h, NULL);
+    int fd = harness_connect(&h);
+    send_z(fd, "PUT /stuck HTTP/1.1\r\nHost: a\r\nContent-Length: 104857600\r\n\r\n");
+    static char t[1 << 16];
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    size_t total = 0;
+    for (int idle = 0; idle < 50;) {
+        ssize_t w = send(fd, t, sizeof t, MSG_NOSIGNAL);
+        if (w > 0)
+            total += (size_t)w, idle = 0;
+        else
+            idle++, usleep(2000);
+    }
+    CHECK(total < (16u << 20)); /* socket buffers, not ours */
+    CHECK_INT(got_bytes, 0);
+    close(fd);
+    stop(&h);
+}
+TEST(server, times_out_a_slow_head)
+{
+    struct harness h;
+    struct http_config c = {.head_ns = 50 * NS_PER_MS};
+    start(&h, &c);
+    int fd = harness_connect(&h);
+    send_z(fd, "GET /hello HT");
+    struct buf b = {0};
+    recv_until(fd, &b, NULL);
+    HAS(b.p, "HTTP/1.1 408 ");
+    buf_free(&b);
+    close(fd);
+    stop(&h);
+}
+TEST(server, times_out_a_stalled_body)
+{
+    struct harness h;
+    struct http_config c = {.body_ns = 50 * NS_PER_MS};
+    start(&h, &c);
+    char *r = exchange(&h, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc");
+    HAS(r, "HTTP/1.1 408 ");
+    free(r);
+    stop(&h);
+}
+TEST(server, closes_idle_connections)
+{
+    struct harness h;
+    struct http_config c = {.idle_ns = 50 * NS_PER_MS, .head_ns = 20 * NS_PER_S};
+    start(&h, &c);
+    char *r = exchange(&h, "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n");
+    HAS(r, "{\"ok");
+    free(r);
+    stop(&h);
+}
+TEST(server, gives_up_on_a_peer_that_does_not_read)
+{
+    struct harness h;
+    struct http_config c = {.write_ns = 100 * NS_PER_MS};
+    start(&h, &c);
+    int fd = harness_connect(&h);
+    send_z(fd, "GET /pump HTTP/1.1\r\nHost: a\r\n\r\n");
+    CHECK(wait_for(&cancelled, 1));
+    close(fd);
+    stop(&h);
+}
+TEST(server, turns_away_over_the_cap)
+{
+    struct harness h;
+    struct http_config c = {.max_conns = 1};
+    start(&h, &c);
+    int fd = harness_connect(&h);
+    send_z(fd, "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n");
+    struct buf b = {0};
+    recv_until(fd, &b, "true}");
+    char *r = exchange(&h, "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n");
+    HAS(r, "HTTP/1.1 503 ");
+    free(r);
+    buf_free(&b);
+    close(fd);
+    stop(&h);
+}
+TEST(server, tunnels_bytes_with_half_close)
+{
+    struct harness h;
+    start(&h, NULL);
+    int fd = harness_connect(&h);
+    send_z(fd, "GET /tunnel HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nearly");
+    struct buf b = {0};
+    recv_until(fd, &b, "\r\n\r\nearly");
+    HAS(b.p, "Upgrade: echo\r\nConnection: Upgrade\r\n");
+    send_z(fd, "more");
+    recv_until(fd, &b, "more");
+    shutdown(fd, SHUT_WR);
+    recv_until(fd, &b, NULL);
+    HAS(b.p, "morebye");
+    buf_free(&b);
+    close(fd);
+    stop(&h);
+}
+TEST(server, sends_events_and_keepalives)
+{
+    struct harness h;
+    start(&h, NULL);
+    int fd = harness_connect(&h);
+    send_z(fd, "GET /sse HTTP/1.1\r\nHost: a\r\n\r\n");
+    struct buf b = {0};
+    recv_until(fd, &b, ": keepalive\n\n");
+    HAS(b.p, "event: tick\ndata: a\ndata: b\n\n");
+    HAS(b.p, "Content-Type: text/event-stream\r\n");
+    buf_free(&b);
+    close(fd);
+    CHECK(wait_for(&cancelled, 1));
+    stop(&h);
+}
+static atomic_int stopped_flag;
+static void on_stopped(void *arg)
+{
+    (void)arg;
+    stopped_flag++;
+}
+static void begin_stop(void *arg) { http_server_stop(arg, NS_PER_S / 5, on_stopped, NULL); }
+TEST(server, stops_gracefully)
+{
+    struct harness h;
+    start(&h, NULL);
+    int idle = harness_connect(&h), busy = harness_connect(&h);
+    send_z(busy, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n");
+    usleep(20000);
+    loop_post(h.loop, begin_stop, h.srv);
+    struct buf b = {0}, i = {0};
+    recv_until(idle, &i, NULL); /* closed at once */
+    CHECK_INT(i.n, 0);
+    send_z(busy, "abc");
+    recv_until(busy, &b, NULL);
+    HAS(b.p, "Connection: close\r\n\r\nabc");
+    close(busy);
+    CHECK(wait_for(&stopped_flag, 1));
+    buf_free(&b);
+    buf_free(&i);
+    close(idle);
+    stop(&h);
+}
+TEST(server, listens_on_a_unix_socket_and_knows_the_peer)
+{
+    struct harness h;
+    struct err e;
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/hutch-test-%d.sock", (int)getpid());
+    struct http_config cfg = {.handler = handler};
+    router = router_new(routes, sizeof routes / sizeof *routes);
+    h.loop = loop_new();
+    h.srv = http_server_new(h.loop, &cfg);
+    CHECK(!http_listen_unix(h.srv, path, 0600, &e));
+    CHECK(!pthread_create(&h.thread, NULL, harness_main, &h));
+    int fd = sock_connect_unix(path, &e);
+    CHECK(fd >= 0);
+    fcntl(fd, F_SETFL, 0);
+    send_z(fd, "GET /who/a%20b/x?path=%2Ftmp+x HTTP/1.1\r\nHost: a\r\n\r\n");
+    struct buf b = {0};
+    recv_until(fd, &b, "a b|/tmp x|unix");
+    buf_free(&b);
+    close(fd);
+    unlink(path);
+    stop(&h);
+}
+
+TEST(router, tells_404_from_405) { check_get("POST /hello HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "405 Method Not Allowed"); }
+TEST(router, lists_allowed_methods) { check_get("PUT /who/1/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "Allow: GET, HEAD, DELETE\r\n"); }
+TEST(router, misses_unknown_paths) { check_get("GET /nope HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "404 Not Found"); }
+TEST(router, keeps_an_encoded_slash_in_its_segment) { check_get("GET /who/a%2Fb/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "a/b|-|tcp"); }
+TEST(router, refuses_nul_in_a_path) { check_get("GET /who/a%00b/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "400 Bad Request"); }
+TEST(router, refuses_an_empty_capture) { check_get("GET /who//x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "404 Not Found"); }
+TEST(router, captures_the_remainder) { check_get("GET /files/a/b%20c HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "\r\n\r\na/b c"); }
+TEST(router, refuses_dots_in_a_remainder) { check_get("GET /files/a/%2e%2e/b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "400 Bad Request"); }
+
+TEST(server, answers_a_small_get_quickly)
+{
+    struct harness h;
+    start(&h, NULL);
+    int fd = harness_connect(&h);
+    static const char req[] = "GET /hello HTTP/1.1\r\nHost: localhost\r\nUser-Agent: bench\r\nAccept: */*\r\n\r\n";
+    char t[4096];
+    int64_t t0 = 0, n = 20000;
+    for (int i = 0; i < n + 100; i++) {
+        if (i == 100)
+            t0 = clock_mono();
+        send_all(fd, req, sizeof req - 1);
+        CHECK(recv(fd, t, sizeof t, 0) > 100);
+    }
+    printf("# %.1f us per round trip\n", (double)(clock_mono() - t0) / 1000.0 / (double)n);
+    close(fd);
+    stop(&h);
+}
+TEST_MAIN
