@@ -66,6 +66,7 @@ allow timer_create timer_settime timer_gettime timer_getoverrun timer_delete
 
 # ---- limits, scheduling, facts
 allow getrlimit setrlimit prlimit64 getrusage getpriority setpriority ioprio_get ioprio_set sysinfo uname getcpu getrandom
+allow sethostname # the agent's; user processes lack the capability
 allow sched_yield sched_setparam sched_getparam sched_setscheduler sched_getscheduler sched_get_priority_max sched_get_priority_min
 allow sched_rr_get_interval sched_setaffinity sched_getaffinity sched_setattr sched_getattr
 
@@ -82,4 +83,4 @@ errno ENOSYS io_uring_setup io_uring_enter io_uring_register userfaultfd bpf
 # ---- named refusals, so that a reader need not search for what is absent: mount umount2 pivot_root fsopen fsconfig fsmount
 # fspick open_tree move_mount mount_setattr setns perf_event_open keyctl add_key request_key kexec_load kexec_file_load
 # init_module finit_module delete_module swapon swapoff reboot open_by_handle_at name_to_handle_at acct quotactl
-# settimeofday clock_settime clock_adjtime vhangup lookup_dcookie syslog iopl ioperm nfsservctl fanotify_init sethostname
+# settimeofday clock_settime clock_adjtime vhangup lookup_dcookie syslog iopl ioperm nfsservctl fanotify_init

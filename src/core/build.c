@@ -591,6 +591,7 @@ struct build *build_builtin(struct core *c, const char *name, const char *builti
     if (!b)
         return NULL;
     (void)snprintf(b->builtin, sizeof b->builtin, "%s", builtin);
+    b->t->user = xstrdup("user");
     if (template_find(c, name, NULL) && !force) {
         loop_defer(c->loop, already_there, b);
         return b;

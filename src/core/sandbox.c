@@ -434,8 +434,8 @@ void sandbox_configure(struct sandbox *sb, box_cb *cb, void *arg)
     for (size_t i = 0; i < sb->env.n; i++)
         kv_set(&env, str_of(sb->env.at[i].k), str_of(sb->env.at[i].v));
     struct box_identity id = {.sandbox = sb->id, .hostname = sb->name ? sb->name : sb->id, .env = &env, .generation = sb->generation};
-    if (t)
-        id.user = t->user, id.workdir = t->workdir;
+    id.user = t && t->user ? t->user : "user";
+    id.workdir = t ? t->workdir : NULL;
     box_configure(sb->box, &id, cb, arg);
     kv_free(&env);
 }

@@ -163,8 +163,7 @@ static void prepare(void *arg, struct vm_build *b, int chan_fd)
     for (char **p = env; p && *p; p++)
         rec_put_str(&rec, T_ENV, *p);
     env_free(env);
-    if (t && t->user)
-        rec_put_str(&rec, T_USER, t->user);
+    rec_put_str(&rec, T_USER, t && t->user ? t->user : "user");
     if (t && t->workdir)
         rec_put_str(&rec, T_CWD, t->workdir);
     if (!agent_call(en->agent, OP_CONFIGURE, &rec, &ops, en, &e))

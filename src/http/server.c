@@ -151,7 +151,7 @@ void server_slot_drop(struct http_server *srv, uint64_t id)
 struct http_stream *http_find(struct http_server *srv, uint64_t id)
 {
     struct http_slot *sl = slot_of(srv, id);
-    return sl ? sl->s : NULL;
+    return sl && http_alive(sl->s) ? sl->s : NULL;
 }
 
 const char *server_date(struct http_server *srv)
@@ -172,7 +172,7 @@ const char *server_date(struct http_server *srv)
 /* ---- the end ---- */
 static void stopped(void *arg)
 {
-    struct http_server *srv = arg;
+    struct http_server *srv = arg; /* its memory outlives every deferred call, see http_server_free */
     void (*fn)(void *) = srv->stop_fn;
     srv->stop_fn = NULL;
     timer_stop(&srv->stop_timer);
@@ -218,6 +218,13 @@ void http_server_stop(struct http_server *srv, int64_t grace_ns, void (*done)(vo
     if (!srv->nconns && srv->stop_fn)
         loop_defer(srv->loop, stopped, srv);
 }
+static void bury(void *arg)
+{
+    struct http_server *srv = arg;
+    free(srv->slot);
+    free(srv->scratch);
+    free(srv);
+}
 void http_server_free(struct http_server *srv)
 {
     if (!srv)
@@ -228,7 +235,5 @@ void http_server_free(struct http_server *srv)
     srv->stopping = true;
     close_listeners(srv);
     kill_all(srv);
-    free(srv->slot);
-    free(srv->scratch);
-    free(srv);
+    loop_defer(srv->loop, bury, srv); /* behind whatever was deferred for it */
 }

@@ -59,7 +59,8 @@ void *http_data(const struct http_stream *s);
 void http_on_free(struct http_stream *s, void (*fn)(void *data));              /* called with the data when the stream is buried */
 
 /* -- the reply -- */
-/* Extra response header, before the head is sent. -1 on a bad name or value (CR, LF, controls), on framing fields, or too late. */
+/* Extra response header, before the head is sent. -1 on a bad name or value (CR, LF, controls), too late, or for what is
+ * written here: Content-Length, Transfer-Encoding, Connection, Date, Content-Type. */
 int http_header(struct http_stream *s, const char *name, const char *value);
 int http_headerf(struct http_stream *s, const char *name, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 void http_reply(struct http_stream *s, int status, const char *content_type /* NULL: none */, const void *p, size_t n);

@@ -47,7 +47,7 @@ int lex_line(struct lex *l, struct buf *out, int *line, struct err *e)
         size_t cut = n;
         while (cut && blank(p[cut - 1]))
             cut--;
-        more = cut && p[cut - 1] == '\\';
+        more = cut && p[cut - 1] == '\\' && (cut == 1 || p[cut - 2] != '\\'); /* an escaped one does not continue */
         buf_put(out, p, more ? cut - 1 : n);
         if (out->n > RECIPE_LINE_MAX)
             return err_set(e, E_TOO_LARGE, "line %d: instruction is longer than %d bytes", *line, RECIPE_LINE_MAX);

@@ -31,7 +31,7 @@ int loopdev_attach(int image, bool read_only, const char *scratch, char *path, s
     struct loop_config c;
     memset(&c, 0, sizeof c);
     c.fd = (uint32_t)image;
-    c.info.lo_flags = LO_FLAGS_AUTOCLEAR | (read_only ? LO_FLAGS_READ_ONLY : LO_FLAGS_DIRECT_IO);
+    c.info.lo_flags = LO_FLAGS_AUTOCLEAR | (read_only ? LO_FLAGS_READ_ONLY : 0);
     for (int i = 0; i < TRIES; i++) {
         long n = ioctl(ctl, LOOP_CTL_GET_FREE);
         if (n < 0)

@@ -185,8 +185,14 @@ int sock_accept(int listen_fd)
 {
     struct sockaddr_storage ss;
     socklen_t len = sizeof ss;
-    int fd = accept4(listen_fd, (void *)&ss, &len, SOCK_CLOEXEC | SOCK_NONBLOCK), on = 1;
-    if (fd >= 0 && ss.ss_family != AF_UNIX)
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* only latency is at stake */
+    int fd = accept4(listen_fd, (void *)&ss, &len, SOCK_CLOEXEC | SOCK_NONBLOCK), on = 1, idle = 60, every = 15, count = 4;
+    if (fd < 0 || ss.ss_family == AF_UNIX)
+        return fd;
+    /* Latency, and peers that vanished without a word while a handler waits; the connection works without. */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every, sizeof every);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
     return fd;
 }

@@ -25,4 +25,4 @@ struct sock_peer {
     char addr[64];  /* "127.0.0.1:5000", "[::1]:5000" or "unix" */
 };
 int sock_peer(int fd, struct sock_peer *ret, struct err *e);
-int sock_accept(int listen_fd); /* accept4, TCP_NODELAY on TCP; -1 and errno */
+int sock_accept(int listen_fd); /* accept4; on TCP no delay and keepalive probes; -1 and errno */

@@ -301,3 +301,8 @@ def attack(name, tier_names=("vm", "container"), limit=120, **box_members):
         ht.REGISTRY.append(test)
         return fn
     return mark
+
+
+def hold(seconds):
+    """Let an attack burn for a while. The neighbour is measured meanwhile; this is the one wait that is about time itself."""
+    time.sleep(seconds)

@@ -40,7 +40,10 @@ void put_sandbox(struct jw *w, const struct sandbox *sb)
     jw_kv_str(w, "boundary", sandbox_boundary(sb));
     jw_kv_str(w, "accel", sandbox_accel(sb));
     jw_end(w);
-    jw_kv_f64(w, "cpu", sb->cpu_millis / 1000.0);
+    if (sb->cpu_millis % 1000)
+        jw_kv_f64(w, "cpu", sb->cpu_millis / 1000.0);
+    else
+        jw_kv_u64(w, "cpu", sb->cpu_millis / 1000);
     jw_kv_u64(w, "memory_mib", sb->memory_mib);
     jw_kv_u64(w, "disk_mib", sb->disk_mib);
     jw_kv_u64(w, "timeout_s", sb->timeout_s);

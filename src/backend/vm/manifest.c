@@ -16,7 +16,7 @@ static void put_file(struct jw *w, const char *name, const struct manifest_file 
     jw_end(w);
 }
 
-void manifest_write(struct buf *out, const struct vm_spec *spec, const struct vm_identity *id, const char *key, const struct manifest *m)
+void varmanifest_write(struct buf *out, const struct vm_spec *spec, const struct vm_identity *id, const char *key, const struct manifest *m)
 {
     char now[32];
     clock_rfc3339(clock_wall(), now);
@@ -72,7 +72,7 @@ static int get_file(struct json *files, const char *name, struct manifest_file *
     return 0;
 }
 
-int manifest_read(const char *p, size_t n, const struct vm_spec *spec, const struct vm_identity *id, const char *key, struct manifest *ret,
+int varmanifest_read(const char *p, size_t n, const struct vm_spec *spec, const struct vm_identity *id, const char *key, struct manifest *ret,
                   struct err *e)
 {
     auto_json j = json_parse_obj(p, n, NULL);

@@ -332,7 +332,7 @@ int vartmp_publish(struct vartmp *t, const struct vm_spec *spec, const struct vm
     if (!m.state.bytes || m.state.bytes > STATE_MAX || size != (uint64_t)spec->disk_mib << 20)
         return err_set(e, E_GUEST, "the emulator left a snapshot that cannot be right");
     auto_buf text = {0};
-    manifest_write(&text, spec, id, key, &m);
+    varmanifest_write(&text, spec, id, key, &m);
     if (!fd_write_all(man, text.p, text.n))
         return err_sys(e, errno, "writing a VM snapshot");
     if (fdatasync(ram) || fdatasync(state) || fdatasync(t->disk_fd) || fdatasync(man) || fsync(t->dir))
@@ -378,7 +378,7 @@ int varfile_open(struct varfile *f, int home, const struct vm_spec *spec, const 
     if (!text)
         return err_set(e, E_CONFLICT, "the VM snapshot has no manifest; it must be rebuilt");
     struct manifest m, base = {0};
-    if (manifest_read(text, n, spec, id, key, &m, e))
+    if (varmanifest_read(text, n, spec, id, key, &m, e))
         return -1;
     f->base_fd = openat(tdir, "rootfs.ext4", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (f->base_fd < 0)

@@ -63,9 +63,9 @@ int fd_reopen(int fd, int flags); /* a new open file description of the same fil
 struct manifest_file { uint64_t bytes; char sha256[SHA256_HEX]; };
 struct manifest { struct manifest_file state, disk, ram; uint64_t base_bytes; int64_t base_mtime_ns; };
 struct buf;
-void manifest_write(struct buf *out, const struct vm_spec *spec, const struct vm_identity *id, const char *key, const struct manifest *m);
+void varmanifest_write(struct buf *out, const struct vm_spec *spec, const struct vm_identity *id, const char *key, const struct manifest *m);
 /* E_CONFLICT unless every field says what we would have written. */
-int manifest_read(const char *p, size_t n, const struct vm_spec *spec, const struct vm_identity *id, const char *key, struct manifest *ret,
+int varmanifest_read(const char *p, size_t n, const struct vm_spec *spec, const struct vm_identity *id, const char *key, struct manifest *ret,
                   struct err *e);
 
 /* ---- variant.c ---- */

@@ -368,11 +368,13 @@ TEST(server, holds_a_source_back_for_a_slow_reader)
     usleep(100000);
     static char t[1 << 16];
     uint64_t total = 0;
+    int64_t t0 = clock_mono();
     for (ssize_t r; (r = recv(fd, t, sizeof t, 0)) > 0;) {
         if (total < (1 << 20))
             usleep(1000);
         total += (uint64_t)r;
     }
+    printf("# 100 MiB down in %.0f ms\n", (double)(clock_mono() - t0) / 1e6);
     CHECK(total > (100u << 20) && total < (100u << 20) + 1000);
     CHECK(peak_pending < (512 << 10));
     close(fd);
@@ -394,6 +396,7 @@ TEST(server, streams_100_mb_upwards_without_growth)
     static char t[1 << 16];
     send_z(fd, "PUT /sink HTTP/1.1\r\nHost: a\r\nContent-Length: 104857600\r\n\r\n");
     long before = 0;
+    int64_t t0 = clock_mono();
     for (int i = 0; i < 1600; i++) {
         send_all(fd, t, sizeof t);
         if (i == 100)
@@ -401,6 +404,7 @@ TEST(server, streams_100_mb_upwards_without_growth)
     }
     struct buf b = {0};
     recv_until(fd, &b, "104857600 1");
+    printf("# 100 MiB up in %.0f ms\n", (double)(clock_mono() - t0) / 1e6);
     CHECK(rss_kib() - before < 4096);
     buf_free(&b);
     close(fd);
@@ -549,6 +553,61 @@ TEST(server, stops_gracefully)
     close(idle);
     stop(&h);
 }
+static void free_on_stop(void *arg)
+{
+    struct harness *h = arg;
+    http_server_free(h->srv);
+    h->srv = NULL;
+    stopped_flag++;
+}
+static void begin_stop_free(void *arg) { http_server_stop(((struct harness *)arg)->srv, NS_PER_S, free_on_stop, arg); }
+TEST(server, may_be_freed_when_it_has_stopped)
+{
+    struct harness h;
+    start(&h, NULL);
+    int a = harness_connect(&h), b = harness_connect(&h);
+    usleep(20000);
+    loop_post(h.loop, begin_stop_free, &h);
+    CHECK(wait_for(&stopped_flag, 1));
+    close(a);
+    close(b);
+    stop(&h);
+    CHECK_INT(stopped_flag, 1);
+}
+static uint64_t seen_id;
+static atomic_int freed, found;
+static void count_free(void *data)
+{
+    CHECK_STR(data, "slot");
+    freed++;
+}
+static void h_id(struct http_stream *s, void *arg)
+{
+    (void)arg;
+    if (seen_id)
+        found += http_find(http_server_of(s), seen_id) != NULL;
+    seen_id = http_id(s);
+    CHECK(http_find(http_server_of(s), seen_id) == s);
+    http_set_data(s, "slot");
+    http_on_free(s, count_free);
+    http_reply(s, 200, NULL, http_request_id(s), 21);
+    CHECK(!http_find(http_server_of(s), seen_id));
+    CHECK(http_write(s, "x", 1) < 0);
+    http_reply(s, 500, NULL, "", 0); /* the first outcome stands */
+}
+TEST(server, forgets_ids_and_buries_streams)
+{
+    struct harness h;
+    struct http_config cfg = {.handler = h_id};
+    harness_start(&h, &cfg);
+    char *r = exchange(&h, "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    HAS(r, "X-Request-Id: r");
+    CHECK(!strstr(r, " 500 "));
+    free(r);
+    harness_stop(&h);
+    CHECK_INT(freed, 2);
+    CHECK_INT(found, 0);
+}
 TEST(server, listens_on_a_unix_socket_and_knows_the_peer)
 {
     struct harness h;
@@ -570,6 +629,92 @@ TEST(server, listens_on_a_unix_socket_and_knows_the_peer)
     buf_free(&b);
     close(fd);
     unlink(path);
+    stop(&h);
+}
+
+/* Many clients that send parts of requests, read parts of replies and leave at any moment. */
+static struct harness *rude_at;
+static void *rude(void *arg)
+{
+    static const char *const req[] = {
+        "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n123456789",
+        "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /abort HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /chunks HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /pump HTTP/1.1\r\nHost: a\r\n\r\n",
+        "PUT /sink HTTP/1.1\r\nHost: a\r\nContent-Length: 40\r\n\r\n0123456789012345678901234567890123456789",
+        "PUT /stuck HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n0123",
+        "GET /late HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /tunnel HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\n\r\nxyz",
+        "GET /sse HTTP/1.1\r\nHost: a\r\n\r\n",
+        "BROKEN\r\n\r\n",
+    };
+    unsigned seed = (unsigned)(uintptr_t)arg;
+    char t[4096];
+    for (int i = 0; i < 400; i++) {
+        int fd = harness_connect(rude_at);
+        for (int k = 0; k < 4; k++) {
+            const char *r = req[(unsigned)rand_r(&seed) % (sizeof req / sizeof *req)];
+            size_t n = strlen(r);
+            if (rand_r(&seed) % 3 == 0)
+                n = (size_t)rand_r(&seed) % n;
+            (void)!send(fd, r, n, MSG_NOSIGNAL);
+            if (rand_r(&seed) % 2)
+                (void)!recv(fd, t, sizeof t, MSG_DONTWAIT);
+            if (rand_r(&seed) % 8 == 0)
+                shutdown(fd, SHUT_WR);
+        }
+        if (rand_r(&seed) % 4 == 0) {
+            struct linger lg = {1, 0}; /* reset instead of a proper end */
+            setsockopt(fd, SOL_SOCKET, SO_LINGER, &lg, sizeof lg);
+        }
+        close(fd);
+    }
+    return NULL;
+}
+TEST(server, survives_rude_clients)
+{
+    struct harness h;
+    pthread_t t[8];
+    start(&h, NULL);
+    rude_at = &h;
+    for (uintptr_t i = 0; i < 8; i++)
+        CHECK(!pthread_create(&t[i], NULL, rude, (void *)(i + 1)));
+    for (int i = 0; i < 8; i++)
+        pthread_join(t[i], NULL);
+    char *r = exchange(&h, "GET /hello HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    HAS(r, "{\"ok");
+    free(r);
+    stop(&h);
+}
+static void count_conns(void *arg) { got_bytes = http_server_conns(arg); }
+TEST(server, holds_idle_streams_cheaply)
+{
+    struct harness h;
+    start(&h, NULL);
+    enum { N = 400 };
+    int fd[N];
+    for (int i = 0; i < 50; i++) { /* warm up */
+        char *r = exchange(&h, "GET /hello HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        free(r);
+    }
+    long before = rss_kib();
+    for (int i = 0; i < N; i++) {
+        fd[i] = harness_connect(&h);
+        send_z(fd[i], "GET /sse HTTP/1.1\r\nHost: localhost\r\nUser-Agent: x\r\nAccept: text/event-stream\r\n\r\n");
+        struct buf b = {0};
+        recv_until(fd[i], &b, "data: b");
+        buf_free(&b);
+    }
+    loop_post(h.loop, count_conns, h.srv);
+    CHECK(wait_for(&got_bytes, N));
+    printf("# %.1f KiB per waiting stream\n", (double)(rss_kib() - before) / N);
+    CHECK(rss_kib() - before < N * 16);
+    for (int i = 0; i < N; i++)
+        close(fd[i]);
+    CHECK(wait_for(&cancelled, N));
     stop(&h);
 }
 

@@ -1,0 +1,25 @@
+"""Empty files without end: inodes are capped too."""
+import os
+
+from attack import attack
+from hutchtest import *
+
+
+@attack("inode-fill", limit=130, disk_mib=2048)
+def inodes(t, a):
+    before = os.statvfs(t.d.home).f_favail
+    r = a.python("""
+        os.makedirs("/var/i")
+        n = 0
+        end = time.monotonic() + 60
+        try:
+            while time.monotonic() < end:
+                os.close(os.open("/var/i/%d" % n, os.O_CREAT | os.O_WRONLY)); n += 1
+            print("time", n)
+        except OSError as e:
+            print(errno.errorcode[e.errno], n)
+    """, timeout_ms=100000, deadline=110)
+    true(r.text.startswith(("ENOSPC", "EDQUOT", "time")) or r.exit["kind"] != "exit", r)
+    t.note(r.text.strip())
+    true(before - os.statvfs(t.d.home).f_favail < 1000, "inodes of the host were used")
+    a.must_live(60)

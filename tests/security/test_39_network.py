@@ -1,0 +1,74 @@
+"""No network means none: loopback of the host, its addresses, metadata, neighbours, raw packets."""
+import os
+import socket
+import subprocess
+
+from attack import attack
+from hutchtest import *
+
+
+@attack("network")
+def nowhere(t, a):
+    s = socket.socket()
+    s.bind(("0.0.0.0", 0))
+    s.listen(8)
+    port = s.getsockname()[1]
+    addrs = {"127.0.0.1", "169.254.169.254", "10.0.0.1", "192.168.0.1", "1.1.1.1", "0.0.0.0", "255.255.255.255"}
+    try:
+        for l in subprocess.run(["ip", "-o", "-4", "addr"], capture_output=True, text=True).stdout.splitlines():
+            addrs.add(l.split()[3].split("/")[0])
+        for l in subprocess.run(["ip", "route"], capture_output=True, text=True).stdout.splitlines():
+            if l.startswith("default via"):
+                addrs.add(l.split()[2])
+    except OSError:
+        pass
+    r = a.both("""
+        def tcp(h, p, fam=socket.AF_INET):
+            s = socket.socket(fam, socket.SOCK_STREAM); s.settimeout(3)
+            try: s.connect((h, p))
+            except (TimeoutError, socket.timeout): raise OSError(errno.ETIMEDOUT, "")
+        def udp(h, p):
+            s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(1)
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+            s.sendto(b"x", (h, p))
+            try: s.recv(10)
+            except (TimeoutError, socket.timeout): raise OSError(errno.ETIMEDOUT, "")
+        for h in %r:
+            for p in (%d, %d, 80, 53):
+                tryit("tcp %%s:%%d" %% (h, p), lambda h=h, p=p: tcp(h, p))
+            tryit("udp %%s" %% h, lambda h=h: udp(h, 53))
+        tryit("tcp6 ::1", lambda: tcp("::1", %d, socket.AF_INET6))
+        tryit("tcp6 metadata", lambda: tcp("fd00:ec2::254", 80, socket.AF_INET6))
+        tryit("mapped", lambda: tcp("::ffff:127.0.0.1", %d, socket.AF_INET6))
+        tryit("dns", lambda: socket.getaddrinfo("example.com", 80))
+        def raw(fam, kind, proto):
+            s = socket.socket(fam, kind, proto)
+            s.sendto(bytes(64), ("lo", 0)) if fam == 17 else s.sendto(b"\\x08\\x00\\xf7\\xff" + bytes(4), ("8.8.8.8", 0))
+        tryit("icmp", lambda: raw(2, 3, 1))
+        tryit("packet", lambda: raw(17, 3, 0x0300))
+        tryit("vsock-host", lambda: (lambda s: (s.settimeout(3), s.connect((2, 1024))))(socket.socket(40, 1)) and None)
+        tryit("vsock-any", lambda: (lambda s: (s.settimeout(3), s.connect((3, 1024))))(socket.socket(40, 1)) and None)
+        def links():
+            other = [x for x in os.listdir("/sys/class/net") if x != "lo"] if os.path.isdir("/sys/class/net") else []
+            if not other: raise OSError(errno.ENODEV, "")
+            return other
+        tryit("links", links)
+    """ % (sorted(addrs), port, t.d.port, port, port), deadline=110, timeout_ms=100000)
+    # Packets on the sandbox's own loopback go nowhere: a raw packet socket there is harmless in a VM of its own.
+    worked = {k: v for k, v in r.items() if v.startswith("ok") and not k.startswith(("packet", "links"))}
+    equal(worked, {}, "network that should not be there")
+    s.settimeout(0.1)
+    try:
+        _, who = s.accept()
+        raise AssertionError(f"a connection from {who} reached the host")
+    except (TimeoutError, socket.timeout):
+        pass
+    s.close()
+    a.must_live()
+
+
+@attack("network")
+def own_loopback_works(t, a):
+    """Containment must not break what a program needs: its own localhost."""
+    out = a.box.ok(["python3", "-c", "import socket,threading\ns=socket.socket(); s.bind(('127.0.0.1',0)); s.listen()\nc=socket.create_connection(s.getsockname(),3)\nd,_=s.accept(); c.send(b'hi'); print(d.recv(9))"])
+    equal(out, "b'hi'\n")
