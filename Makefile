@@ -127,5 +127,50 @@ $(B)/unit/%: tests/unit/%.c tests/test.h Makefile $$(addprefix $(B)/lib,$$(addsu
 unit: $(UNIT)
 	@tools/run-unit $(UNIT)
 
+# ---- what people type -------------------------------------------------------------------------------------------
+deps:
+	@tools/deps run
+
+demo:
+	@tools/deps run
+	@$(MAKE) --no-print-directory all
+	@tools/demo $(B)
+
+# Everything: lint, unit tests plain and with sanitizers, fuzzers for a moment, end-to-end and security tests on both tiers.
+test:
+	@tools/deps test
+	@tools/test
+
+bench: 
+	@tools/deps bench
+	@$(MAKE) --no-print-directory all
+	@python3 bench/bench.py
+
+lint:
+	@tools/lint
+
+# ---- fuzzers: tests/fuzz/fuzz_<what>.c with libFuzzer; FUZZ_SECONDS each ----------------------------------------
+FUZZ_SECONDS ?= 60
+FUZZ := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_SRC := $(filter-out src/bin/% src/cli/% src/spawn/% src/jail/% src/core/% src/api/% src/guest/main.c,$(shell find src -name '*.c'))
+$(B)/fuzz/%.o: src/%.c
+	@mkdir -p $(@D)
+	@clang $(CPPFLAGS) -std=gnu17 -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -c $< -o $@
+$(B)/fuzz/libfuzzed.a: $(patsubst src/%.c,$(B)/fuzz/%.o,$(FUZZ_SRC))
+	@rm -f $@
+	@ar rcs $@ $^
+$(B)/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(B)/fuzz/libfuzzed.a
+	@echo "  FUZZ   $<"
+	@clang $(CPPFLAGS) -std=gnu17 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -o $@ $< $(B)/fuzz/libfuzzed.a $(PC_daemon) -larchive
+fuzz: $(FUZZ)
+	@tools/fuzz $(FUZZ_SECONDS) $(FUZZ)
+
+PREFIX ?= /usr/local
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/hutch $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	install -m 755 $(PROGRAMS:%=$(B)/%) $(DESTDIR)$(PREFIX)/bin/
+	cp -r share/. $(DESTDIR)$(PREFIX)/share/hutch/
+	$(B)/hutch completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/hutch
+
 clean:
 	rm -rf $(B)

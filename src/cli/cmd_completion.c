@@ -61,10 +61,10 @@ void completion_bash(struct buf *out)
                   "    case $w in\n"
                   "    @id) w=$(HUTCH_NO_START=1 hutch ls -q 2>/dev/null) ;;\n"
                   "    @template) w=$(HUTCH_NO_START=1 hutch template ls 2>/dev/null | awk 'NR > 1 { print $1 }') ;;\n"
-                  "    @file) COMPREPLY=($(compgen -f -- \"$cur\")); compopt -o filenames 2>/dev/null; return ;;\n"
+                  "    @file) mapfile -t COMPREPLY < <(compgen -f -- \"$cur\"); compopt -o filenames 2>/dev/null; return ;;\n"
                   "    @verb) w=$_hutch_verbs ;;\n"
                   "    esac\n"
-                  "    COMPREPLY=($(compgen -W \"$w\" -- \"$cur\"))\n"
+                  "    mapfile -t COMPREPLY < <(compgen -W \"$w\" -- \"$cur\")\n"
                   "}\n"
                   "_hutch_verbs='");
     for (const struct cmd *const *c = cmds; *c; c++)
@@ -75,7 +75,7 @@ void completion_bash(struct buf *out)
                   "    COMPREPLY=()\n"
                   "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
                   "        case ${COMP_WORDS[i]} in\n"
-                  "        --) COMPREPLY=($(compgen -f -- \"$cur\")); return ;;\n"
+                  "        --) mapfile -t COMPREPLY < <(compgen -f -- \"$cur\"); return ;;\n"
                   "        -*) ;;\n"
                   "        *) if [[ -z $verb ]]; then verb=${COMP_WORDS[i]}; elif [[ -z $sub ]]; then sub=${COMP_WORDS[i]}; fi ;;\n"
                   "        esac\n"

@@ -1,5 +1,6 @@
 /* See ndjson.h. The splitter keeps one buffer and never scans a byte twice. */
 #include "cli/ndjson.h"
+#include "base/clock.h"
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -68,9 +69,17 @@ enum lines_got lines_next(struct lines *l, int tick_ms, struct str *line, struct
             continue;
         }
         char chunk[65536];
-        ssize_t got = http_client_read(l->c, chunk, sizeof chunk, e);
-        if (got < 0)
+        struct err re = {0};
+        http_client_timeout(l->c, NS_PER_MS); /* "readable" may be the end of a chunk and nothing more: never stay inside the read */
+        ssize_t got = http_client_read(l->c, chunk, sizeof chunk, &re);
+        http_client_timeout(l->c, 0);
+        if (got < 0 && re.code == E_TIMEOUT)
+            continue;
+        if (got < 0) {
+            if (e)
+                *e = re;
             return LINES_BROKEN;
+        }
         if (got == 0) {
             if (!splitter_rest(&l->split))
                 return LINES_END;

@@ -351,19 +351,16 @@ static void raised(void *arg, const struct sp_rep *rep, int *fds, int nfds)
 static void put_identity(struct buf *rec, const struct box *b, const struct box_identity *id)
 {
     unsigned char entropy[64];
-    char mid[33];
     random_bytes(entropy, sizeof entropy);
     rec_put(rec, T_ENTROPY, entropy, sizeof entropy);
-    random_bytes(entropy, 16);
-    hex_encode(entropy, 16, mid);
     rec_put_u64(rec, T_WALL_NS, (uint64_t)clock_wall());
     rec_put_str(rec, T_HOSTNAME, id->hostname);
-    rec_put_str(rec, T_MACHINE_ID, mid);
+    rec_put_str(rec, T_MACHINE_ID, id->machine_id ? id->machine_id : "00000000000000000000000000000000");
     rec_put_u64(rec, T_GENERATION, id->generation);
     rec_put_str(rec, T_SANDBOX, id->sandbox);
     rec_put_str(rec, T_USER, id->user);
     rec_put_str(rec, T_CWD, id->workdir);
-    rec_put_u64(rec, T_FLAGS, (b->spec.tier == TIER_CONTAINER ? CFG_NO_CLOCK : 0u) | (id->prime ? CFG_PRIME : 0u));
+    rec_put_u64(rec, T_FLAGS, (b->spec.tier == TIER_CONTAINER ? CFG_NO_CLOCK : 0u) | (id->prime ? CFG_PRIME : 0u) | (id->takeover ? CFG_TAKEOVER : 0u));
     char **env = id->env ? kv_to_env(id->env) : NULL;
     for (char **p = env; p && *p; p++)
         rec_put_str(rec, T_ENV, *p);

@@ -30,6 +30,8 @@ struct box_identity {
     const char *sandbox, *hostname, *user, *workdir; /* user, workdir may be NULL: the agent's default */
     const struct kv *env;                            /* may be NULL */
     uint64_t generation;
+    const char *machine_id;                          /* 32 hex; NULL with prime */
+    bool takeover;                                   /* the daemon restarted, the guest did not */
     bool prime;                                      /* no identity yet: a template or a pool member is being made */
 };
 

@@ -4,6 +4,7 @@
 #include "core/agent.h"
 #include <stdlib.h>
 
+#define READY_MS 120000
 #define ARGV(...) (const char *const[]){__VA_ARGS__, NULL}
 
 const struct prime_cmd prime_template[] = {
@@ -34,16 +35,27 @@ struct prime {
     struct timer again;
     void (*done)(void *arg, const struct err *e);
     void *arg;
+    /* prime_start's own list */
+    char *text[2];
+    const char *argv[2][4];
+    struct prime_cmd own[2];
 };
 
 static void next(struct prime *p);
 static void next_later(void *arg) { next(arg); }
 
+static void prime_free(void *arg)
+{
+    struct prime *p = arg;
+    free(p->text[0]), free(p->text[1]);
+    free(p);
+}
+
 static void finish(struct prime *p, const struct err *e)
 {
     timer_stop(&p->again);
     p->done(p->arg, e);
-    free(p);
+    prime_free(p);
 }
 
 static void on_event(void *arg, uint8_t ev, struct rec r)
@@ -123,6 +135,22 @@ struct prime *prime_run(struct loop *l, struct agent *a, const struct prime_cmd 
     return p;
 }
 
+struct prime *prime_start(struct loop *l, struct agent *a, const char *start, const char *ready, void (*done)(void *arg, const struct err *e), void *arg)
+{
+    struct prime *p = prime_run(l, a, NULL, 0, done, arg);
+    const char *const given[2] = {start, ready};
+    for (int i = 0; i < 2; i++) {
+        if (!given[i])
+            continue;
+        p->text[i] = xstrdup(given[i]);
+        p->argv[i][0] = "/bin/sh", p->argv[i][1] = "-c", p->argv[i][2] = p->text[i];
+        p->own[p->n] = (struct prime_cmd){.argv = p->argv[i], .must = true, .background = i == 0, .retry_ms = i ? READY_MS : 0, .timeout_ms = i ? 30000 : 0};
+        p->n++;
+    }
+    p->cmds = p->own;
+    return p;
+}
+
 void prime_cancel(struct prime *p)
 {
     if (!p)
@@ -130,5 +158,5 @@ void prime_cancel(struct prime *p)
     timer_stop(&p->again);
     if (p->call)
         call_cancel(p->call);
-    loop_defer(p->loop, free, p);
+    loop_defer(p->loop, prime_free, p);
 }

@@ -10,6 +10,8 @@ struct prime_cmd { const char *const *argv; const char *user; unsigned timeout_m
 struct prime;
 /* cmds must outlive it. done once, never inside the call. */
 struct prime *prime_run(struct loop *l, struct agent *a, const struct prime_cmd *cmds, size_t n, void (*done)(void *arg, const struct err *e), void *arg);
+/* A template's START (left running) and READY (retried until it succeeds, two minutes); either may be NULL. Strings are copied. */
+struct prime *prime_start(struct loop *l, struct agent *a, const char *start, const char *ready, void (*done)(void *arg, const struct err *e), void *arg);
 void prime_cancel(struct prime *p);
 extern const struct prime_cmd prime_template[]; /* what a variant is warmed with */
 extern const size_t prime_template_n;

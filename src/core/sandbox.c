@@ -7,7 +7,9 @@
 #include "core/box.h"
 #include "core/internal.h"
 #include "core/pool.h"
+#include "core/prime.h"
 #include "core/template.h"
+#include "crypto/digest.h"
 #include "json/write.h"
 #include "store/store.h"
 #include <stdio.h>
@@ -401,6 +403,9 @@ static void running_stored(void *arg, const struct err *e)
     created(cr, sb, NULL);
 }
 
+static void ready(struct creation *cr, struct sandbox *sb);
+static void commands_ready(void *arg, const struct err *e);
+
 static void box_configured(void *arg, struct box *b, const struct err *e)
 {
     struct creation *cr = arg;
@@ -416,10 +421,34 @@ static void box_configured(void *arg, struct box *b, const struct err *e)
         created(cr, NULL, &gone);
         return;
     }
+    sb->kernel = xstrdup(b->kernel);
+    /* a VM's snapshot was taken with START running; a container begins here */
+    struct template *t = map_get(&sb->core->templates, sb->template_id);
+    if (sb->tier == TIER_CONTAINER && t && (t->start || t->ready)) {
+        (void)prime_start(sb->core->loop, b->agent, t->start, t->ready, commands_ready, cr);
+        return;
+    }
+    ready(cr, sb);
+}
+
+static void commands_ready(void *arg, const struct err *e)
+{
+    struct creation *cr = arg;
+    struct sandbox *sb = map_get(&cr->core->sandboxes, cr->id);
+    if (!sb || sb->state != SB_CREATING || e) {
+        struct err gone;
+        err_set(&gone, E_CANCELED, "sandbox %s was killed while it was being created", cr->id);
+        create_failed(cr, sb, e ? e : &gone);
+        return;
+    }
+    ready(cr, sb);
+}
+
+static void ready(struct creation *cr, struct sandbox *sb)
+{
     (void)advance(sb, SBE_READY, NULL);
     sb->started_ns = clock_wall();
     sb->start_ms = (double)(clock_mono() - cr->begun) / 1e6;
-    sb->kernel = xstrdup(b->kernel);
     arm_expiry(sb, (int64_t)sb->timeout_s * NS_PER_S);
     sandbox_store(sb, running_stored, cr);
 }
@@ -433,7 +462,13 @@ void sandbox_configure(struct sandbox *sb, box_cb *cb, void *arg)
         kv_copy(&env, &t->env);
     for (size_t i = 0; i < sb->env.n; i++)
         kv_set(&env, str_of(sb->env.at[i].k), str_of(sb->env.at[i].v));
-    struct box_identity id = {.sandbox = sb->id, .hostname = sb->name ? sb->name : sb->id, .env = &env, .generation = sb->generation};
+    /* the same after a takeover, another for every sandbox and every fork of one */
+    char seed[80], machine_id[SHA256_HEX];
+    (void)snprintf(seed, sizeof seed, "machine-id %s %s", sb->id, sb->token);
+    sha256_hex(seed, strlen(seed), machine_id);
+    machine_id[32] = 0;
+    struct box_identity id = {.sandbox = sb->id, .hostname = sb->name ? sb->name : sb->id, .env = &env, .generation = sb->generation,
+                              .machine_id = machine_id, .takeover = sb->state == SB_RUNNING};
     id.user = t && t->user ? t->user : "user";
     id.workdir = t ? t->workdir : NULL;
     box_configure(sb->box, &id, cb, arg);

@@ -25,8 +25,6 @@ struct entry {
     struct vm_build *build;
     struct agent *agent; /* of the guest being prepared */
     struct prime *prime;
-    struct prime_cmd start[2];
-    const char *argv[2][4];
 };
 
 struct variants { struct list all; };
@@ -91,25 +89,12 @@ static void warmed(void *arg, const struct err *e)
 {
     struct entry *en = arg;
     struct template *t = map_get(&en->core->templates, en->spec.template_id);
-    size_t n = 0;
     en->prime = NULL;
     if (e || !t || (!t->start && !t->ready)) {
         step_done(en, e);
         return;
     }
-    if (t->start) {
-        const char *const v[4] = {"/bin/bash", "-lc", t->start, NULL};
-        memcpy(en->argv[n], v, sizeof v);
-        en->start[n] = (struct prime_cmd){.argv = en->argv[n], .user = t->user, .background = true, .must = true};
-        n++;
-    }
-    if (t->ready) {
-        const char *const v[4] = {"/bin/bash", "-lc", t->ready, NULL};
-        memcpy(en->argv[n], v, sizeof v);
-        en->start[n] = (struct prime_cmd){.argv = en->argv[n], .user = t->user, .must = true, .retry_ms = 120000, .timeout_ms = 30000};
-        n++;
-    }
-    en->prime = prime_run(en->core->loop, en->agent, en->start, n, step_done, en);
+    en->prime = prime_start(en->core->loop, en->agent, t->start, t->ready, step_done, en);
 }
 
 static void grown(void *arg, const struct err *e, struct rec r)

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <linux/random.h>
 #include <poll.h>
+#include <stddef.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,12 +33,12 @@
 static int add_entropy(struct rec r, struct err *e)
 {
     struct str s;
-    struct { struct rand_pool_info info; unsigned char bytes[ENTROPY_MAX]; } pool;
+    union { struct rand_pool_info info; unsigned char bytes[sizeof(struct rand_pool_info) + ENTROPY_MAX]; } pool;
     if (!rec_get(r, T_ENTROPY, &s) || s.n < ENTROPY_MIN || s.n > ENTROPY_MAX)
         return err_set(e, E_INVALID, "entropy: %d to %d bytes are needed", ENTROPY_MIN, ENTROPY_MAX);
     pool.info.entropy_count = (int)s.n * 8;
     pool.info.buf_size = (int)s.n;
-    memcpy(pool.info.buf, s.p, s.n);
+    memcpy(pool.bytes + offsetof(struct rand_pool_info, buf), s.p, s.n);
     auto_fd fd = open("/dev/urandom", O_WRONLY | O_CLOEXEC);
     int rc = fd < 0 || ioctl(fd, RNDADDENTROPY, &pool) || ioctl(fd, RNDRESEEDCRNG, 0) ? err_sys(e, errno, "entropy") : 0;
     explicit_bzero(&pool, sizeof pool);
@@ -225,7 +226,9 @@ static int configure(struct agent *a, struct rec r, struct err *e)
         return -1;
     if (a->vm && !(flags & CFG_NO_CLOCK) && step_clock(r, e))
         return -1;
-    if (step_identity(r, flags, e) || step_files(a, r, e) || step_defaults(a, r, e) || step_hooks(a, e))
+    if (step_identity(r, flags, e) || step_files(a, r, e) || step_defaults(a, r, e))
+        return -1;
+    if (!(flags & (CFG_PRIME | CFG_TAKEOVER)) && step_hooks(a, e))
         return -1;
     return sys_thaw_user(a, e);
 }

@@ -1,3 +1,6 @@
+/* Framing bytes go one at a time through a small state machine (step); data is
+ * handed out in whole runs that point into the input, so a body costs no copy
+ * here. After an error the decoder stays in it. */
 #include "http/body.h"
 #include <string.h>
 

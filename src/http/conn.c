@@ -1,3 +1,6 @@
+/* Bytes in, bytes out, deadlines: the life of a connection. See conn.h for the
+ * shape. Order in conn_advance matters: input first (it makes output), then the
+ * peer's end (it may cancel), then one flush, then whoever waits for room. */
 #include "http/conn.h"
 #include "base/clock.h"
 #include <errno.h>
@@ -347,7 +350,9 @@ static void conn_advance(struct http_conn *c)
     input_buffered(c);
     if (c->dead)
         return;
-    if (c->eof && !c->in.n)
+    /* Pipelined bytes that wait do not hide that the peer left while a handler works. */
+    bool working = c->state == CONN_REQUEST && c->s->mode != BODY_TUNNEL && c->s->body.done && c->s->cancel_fn;
+    if (c->eof && (!c->in.n || working))
         settle_eof(c);
     if (c->dead)
         return;

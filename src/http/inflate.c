@@ -1,3 +1,5 @@
+/* Unpacks in blocks and looks at the bound before each is kept, so a bomb costs
+ * one block. Trailing bytes after the stream are an error. */
 #include "http/inflate.h"
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,3 +1,6 @@
+/* Listeners, the table of stream ids, and the two ways to end: http_server_stop
+ * lets requests in flight finish, http_server_free does not. When the process
+ * is out of fds accepting pauses, because a level-triggered listener would spin. */
 #include "http/conn.h"
 #include "base/clock.h"
 #include "base/log.h"

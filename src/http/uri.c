@@ -1,3 +1,6 @@
+/* RFC 3986 2.1 percent-encoding, and the two ways it is used: path segments
+ * (split first, '+' is itself) and queries ('+' is a space, as forms send it).
+ * A decoded NUL is refused everywhere: what follows ends up in C strings. */
 #include "http/uri.h"
 
 static int hexval(char c)

@@ -1,3 +1,6 @@
+/* The writer keeps no text of its own: one flag says whether a comma is due,
+ * one byte per level which bracket closes it. Strings are copied in runs; only
+ * what must be escaped or repaired is looked at twice. */
 #include "json/write.h"
 #include "base/enc.h"
 #include <math.h>

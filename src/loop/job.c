@@ -1,3 +1,6 @@
+/* Workers share one queue under one lock. A finished job goes to a second list
+ * and the loop is woken once for all that gathered there meanwhile, so a burst
+ * of small jobs costs one wake-up. */
 #include "loop/job.h"
 #include "base/buf.h"
 #include "base/list.h"

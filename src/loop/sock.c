@@ -1,3 +1,5 @@
+/* Sockets are made non-blocking and CLOEXEC in the call that makes them, never
+ * after it. No resolver here: this code runs on loops. */
 #include "loop/sock.h"
 #include "base/cleanup.h"
 #include "base/str.h"

@@ -120,6 +120,7 @@ int box_take_slot(struct box *b, struct err *e) __attribute__((warn_unused_resul
 uint32_t box_uid(const struct box *b);
 int box_log_pipe(struct box *b, uint32_t uid, int *ret_write_end, struct err *e) __attribute__((warn_unused_result));
 void box_started(struct box *b, const struct jailed *j);    /* the clone is there: watch it */
+void box_answer(struct box *b, uint64_t gen, uint64_t seq); /* it runs: info and descriptors */
 int box_fds(const struct box *b, int *fds);                 /* what a start or attach hands out, borrowed -> count */
 void box_info(const struct box *b, struct sp_info *ret);
 void box_kill(struct box *b);

@@ -247,6 +247,17 @@ static void settle(struct box *b)
     b->slot = -1;
 }
 
+void box_answer(struct box *b, uint64_t gen, uint64_t seq)
+{
+    struct sp_rep rep = {0};
+    int fds[3], n = box_fds(b, fds);
+    box_info(b, &rep.u.info);
+    server_reply(b->srv, gen, seq, &rep, fds, n);
+    for (int i = 0; i < 3; i++)
+        close_fd(&b->start_fds[i]);
+    b->nstart_fds = 0;
+}
+
 static void start_over(struct box *b, const struct err *e)
 {
     struct server *s = b->srv;
@@ -261,16 +272,10 @@ static void start_over(struct box *b, const struct err *e)
         box_kill(b);
         return;
     }
-    struct sp_rep rep = {0};
-    int fds[3], n = box_fds(b, fds);
-    box_info(b, &rep.u.info);
     b->state = BX_ALIVE;
-    rep.u.info.alive = 1;
     log_debug("%s started in %lld us", b->id, (long long)((clock_mono() - b->started) / 1000));
-    server_reply(s, b->start_gen, b->start_seq, &rep, fds, n);
+    box_answer(b, b->start_gen, b->start_seq);
     b->start_seq = 0;
-    for (int i = 0; i < 3; i++)
-        close_fd(&b->start_fds[i]);
 }
 
 static void on_sync(struct server *s, struct watch *w)

@@ -53,16 +53,21 @@ int run_program(const char *const *argv, struct err *e)
 int disk_mkfs(const char *path, uint32_t mib, uint32_t inodes, const char *from_dir, struct err *e)
 {
     char size[24], count[24];
-    const char *argv[24] = {"/usr/sbin/mkfs.ext4", "-q", "-F", "-m", "0", "-b", "4096", "-O", "^resize_inode", "-J", "size=8", "-E",
-                            "lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0"};
-    int n = 13;
+    const char *argv[24] = {"/usr/sbin/mkfs.ext4", "-q", "-F", "-m", "0", "-b", "4096", "-E",
+                            /* a new sparse file is all zeros: nothing to write, nothing left for a kernel thread to do */
+                            "assume_storage_prezeroed=1,nodiscard,root_owner=0:0"};
+    int n = 9;
     (void)snprintf(size, sizeof size, "%um", mib);
     if (inodes) {
         (void)snprintf(count, sizeof count, "%u", inodes);
         argv[n++] = "-N";
         argv[n++] = count;
     }
-    if (from_dir) {
+    if (from_dir) { /* a writable layer: small journal, never grown */
+        argv[n++] = "-J";
+        argv[n++] = "size=8";
+        argv[n++] = "-O";
+        argv[n++] = "^resize_inode";
         argv[n++] = "-d";
         argv[n++] = from_dir;
     }

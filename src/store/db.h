@@ -16,6 +16,8 @@ enum stmt_id {
     ST_MAX
 };
 
+extern const char *const store_sql[ST_MAX]; /* sql.c */
+
 struct val { const char *text; int64_t num; bool is_text; };
 
 struct op {

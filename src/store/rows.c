@@ -1,5 +1,5 @@
 /* Sandboxes, templates, keys, meta: the order of values here is the order of
- * columns in the statements of store.c. */
+ * columns in the statements of sql.c. */
 #include "base/buf.h"
 #include "store/db.h"
 #include <stdarg.h>

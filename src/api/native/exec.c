@@ -9,7 +9,6 @@
 #include "api/utf8.h"
 #include "base/clock.h"
 #include "base/enc.h"
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -34,7 +33,8 @@ void put_exit(struct jw *w, const struct exec_exit *x)
     jw_end(w);
 }
 
-double duration_ms(int64_t since_mono) { return round((double)(clock_mono() - since_mono) / 1e5) / 10; }
+double tenths(double ms) { return (double)(int64_t)(ms * 10 + 0.5) / 10; }
+double duration_ms(int64_t since_mono) { return tenths((double)(clock_mono() - since_mono) / 1e6); }
 
 void exec_input_push(struct exec *x, struct exec_input *in)
 {

@@ -19,6 +19,7 @@ void put_time(struct jw *w, const char *key, int64_t wall_ns); /* 0: null */
 /* exec.c, exec_stream.c */
 http_handler exec_post;
 void put_exit(struct jw *w, const struct exec_exit *x); /* NULL: null */
+double tenths(double ms); /* rounded to a tenth */
 double duration_ms(int64_t since_mono);
 struct exec_input { char *p; size_t n, at; bool eof; }; /* text to feed, then EOF */
 void exec_input_push(struct exec *x, struct exec_input *in);

@@ -4,7 +4,6 @@
 #include "base/cleanup.h"
 #include "api/schema.h"
 #include "base/clock.h"
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -58,7 +57,7 @@ void put_sandbox(struct jw *w, const struct sandbox *sb)
     if (sb->start_path) {
         jw_kv_obj(w, "start");
         jw_kv_str(w, "path", sb->start_path);
-        jw_kv_f64(w, "ms", round(sb->start_ms * 10) / 10);
+        jw_kv_f64(w, "ms", tenths(sb->start_ms));
         jw_end(w);
     } else {
         jw_kv_null(w, "start");
@@ -142,7 +141,7 @@ static int read_spec(struct api *a, struct json *j, struct sandbox_spec *sp, str
         return err_set(e, E_INVALID, "on_timeout: must be kill");
     if (sp->template && !name_ok(str_of(sp->template)))
         return err_set(e, E_INVALID, "template: must be a name or id, ^[a-z0-9][a-z0-9-]{0,62}$");
-    sp->cpu_millis = (uint32_t)lround(cpu * 1000);
+    sp->cpu_millis = (uint32_t)(cpu * 1000 + 0.5);
     sp->memory_mib = (uint32_t)mem;
     sp->disk_mib = (uint32_t)disk;
     return 0;

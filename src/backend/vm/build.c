@@ -23,7 +23,8 @@
 enum stage { ST_FILES, ST_LAUNCH, ST_BOOT, ST_SAVE, ST_PUBLISH, ST_LOAD };
 
 struct vm_build {
-    struct vm_host *host;
+    struct list node;     /* in host->builds */
+    struct vm_host *host; /* reference */
     struct vm_spec spec;
     struct vm_identity ident; /* as of the start: a reload of kernel or agent meanwhile does not mix in */
     char key[VM_KEY_SIZE];
@@ -32,8 +33,9 @@ struct vm_build {
     void *arg;
     enum stage stage;
     int attempt;
-    bool cancelled;
-    bool in_flight; /* a job or a launch will come back to us */
+    bool cancelled, over;
+    bool in_flight; /* a job, a launch or a load will come back to us */
+    bool in_job;    /* a worker is using us */
     bool box;       /* `id` must be removed */
     int home, kernel, initrd; /* own duplicates */
     struct vartmp tmp;
@@ -49,7 +51,7 @@ static void attempt_start(struct vm_build *b);
 
 static void progress(struct vm_build *b, int percent, const char *what)
 {
-    if (!b->cancelled && b->ops->progress)
+    if (!b->cancelled && !b->host->closed && b->ops->progress)
         b->ops->progress(b->arg, percent, what);
 }
 
@@ -74,7 +76,10 @@ static void drop_files(struct vm_build *b)
     struct vartmp *t = xmalloc(sizeof *t);
     *t = b->tmp;
     vartmp_init(&b->tmp);
-    job_run(b->host->conf.jobs, drop_files_work, NULL, t);
+    if (b->host->closed) /* shutting down: nobody waits for us, and the pool takes no more */
+        drop_files_work(t);
+    else
+        job_run(b->host->conf.jobs, drop_files_work, NULL, t);
 }
 
 static void build_bury(void *arg)
@@ -83,6 +88,8 @@ static void build_bury(void *arg)
     cleanup_fd(&b->home);
     cleanup_fd(&b->kernel);
     cleanup_fd(&b->initrd);
+    list_del(&b->node);
+    host_unref(b->host);
     free(b);
 }
 
@@ -90,14 +97,23 @@ static void build_bury(void *arg)
 static void finish(struct vm_build *b, struct vm_variant *v, const struct err *e)
 {
     struct err why = e ? *e : (struct err){0};
+    b->over = true;
     drop_vm(b);
     drop_files(b);
-    if (b->cancelled)
+    if (b->cancelled || b->host->closed)
         vm_variant_unref(v);
     else
         b->ops->done(b->arg, v, e ? &why : NULL);
     b->cancelled = true; /* a late vm_build_prepared or cancel in this turn does nothing */
     loop_defer(b->host->conf.loop, build_bury, b);
+}
+
+void builds_drop(struct vm_host *h)
+{
+    struct vm_build *b;
+    list_each(b, &h->builds, node)
+        if (!b->over && !b->in_job) /* a worker's result finds the host closed by itself */
+            finish(b, NULL, NULL);
 }
 
 void vm_build_cancel(struct vm_build *b)
@@ -114,7 +130,7 @@ void vm_build_cancel(struct vm_build *b)
 /* Something went wrong while booting: once more, or give up. */
 static void boot_failed(struct vm_build *b, const struct err *e)
 {
-    if (b->attempt >= ATTEMPTS || b->cancelled) {
+    if (b->attempt >= ATTEMPTS || b->cancelled || b->host->closed) {
         finish(b, NULL, e);
         return;
     }
@@ -164,8 +180,8 @@ static void publish_work(void *arg)
 static void publish_done(void *arg)
 {
     struct vm_build *b = arg;
-    b->in_flight = false;
-    if (b->rc || b->cancelled) {
+    b->in_flight = b->in_job = false;
+    if (b->rc || b->cancelled || b->host->closed) {
         finish(b, NULL, b->rc ? &b->err : NULL);
         return;
     }
@@ -204,7 +220,7 @@ static void on_quit(void *arg, struct vm *vm, const struct err *e)
     drop_vm(b);
     progress(b, 75, "writing memory");
     b->stage = ST_PUBLISH;
-    b->in_flight = true;
+    b->in_flight = b->in_job = true;
     job_run(b->host->conf.jobs, publish_work, publish_done, b);
 }
 static void on_saved(void *arg, struct vm *vm, const struct err *e)
@@ -222,7 +238,7 @@ static void on_stopped(void *arg, struct vm *vm, const struct err *e)
 
 void vm_build_prepared(struct vm_build *b, const struct err *why)
 {
-    if (b->cancelled || b->stage != ST_BOOT)
+    if (b->cancelled || b->over || b->stage != ST_BOOT)
         return;
     timer_stop(&b->deadline);
     if (why) {
@@ -265,8 +281,8 @@ static void files_work(void *arg)
 static void files_done(void *arg)
 {
     struct vm_build *b = arg;
-    b->in_flight = false;
-    if (b->rc || b->cancelled) {
+    b->in_flight = b->in_job = false;
+    if (b->rc || b->cancelled || b->host->closed) {
         finish(b, NULL, b->rc ? &b->err : NULL);
         return;
     }
@@ -291,7 +307,7 @@ static void attempt_start(struct vm_build *b)
 {
     b->attempt++;
     b->stage = ST_FILES;
-    b->in_flight = true;
+    b->in_flight = b->in_job = true;
     memset(b->id, 0, sizeof b->id);
     id_make('b', b->id);
     job_run(b->host->conf.jobs, files_work, files_done, b);
@@ -309,7 +325,8 @@ struct vm_build *vm_variant_build(struct vm_host *h, const struct vm_spec *spec,
         return NULL;
     }
     struct vm_build *b = xcalloc(1, sizeof *b);
-    b->host = h;
+    b->host = host_ref(h);
+    list_add_tail(&h->builds, &b->node);
     b->spec = *spec;
     b->ident = h->ident;
     b->ops = ops;

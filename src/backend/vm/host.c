@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/enc.h"
 #include "base/fd.h"
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -26,6 +25,9 @@ struct vm_host *vm_host_new(const struct vm_host_conf *conf)
         h->conf.qmp_timeout_ns = 20 * NS_PER_S;
     h->kernel_fd = h->initrd_fd = -1;
     list_init(&h->variants);
+    list_init(&h->launches);
+    list_init(&h->builds);
+    h->refs = 1;
     h->ident.accel = conf->accel;
     h->ident.tsc_khz = conf->accel == SP_ACCEL_TCG ? conf->tsc_khz : 0;
     memcpy(h->ident.qemu, conf->qemu_version, sizeof h->ident.qemu);
@@ -33,14 +35,39 @@ struct vm_host *vm_host_new(const struct vm_host_conf *conf)
     return h;
 }
 
+struct vm_host *host_ref(struct vm_host *h)
+{
+    h->refs++;
+    return h;
+}
+
+void host_unref(struct vm_host *h)
+{
+    if (--h->refs)
+        return;
+    cleanup_fd(&h->kernel_fd);
+    cleanup_fd(&h->initrd_fd);
+    free(h);
+}
+
+/* End of the turn: the spawn client is gone and calls nobody back. */
+static void host_bury(void *arg)
+{
+    struct vm_host *h = arg;
+    launches_drop(h);
+    builds_drop(h);
+    host_unref(h);
+}
+
 void vm_host_free(struct vm_host *h)
 {
     if (!h)
         return;
-    assert(list_empty(&h->variants));
-    cleanup_fd(&h->kernel_fd);
-    cleanup_fd(&h->initrd_fd);
-    free(h);
+    h->closed = true;
+    struct vm_variant *v;
+    list_each(v, &h->variants, node)
+        list_del(&v->node); /* their users unref them, maybe later than now */
+    loop_defer(h->conf.loop, host_bury, h);
 }
 
 bool vm_host_ready(const struct vm_host *h) { return h->ready; }

@@ -114,8 +114,10 @@ static void build_guest(unsigned char *ram, enum kvm_test t)
 
 static int set_registers(int kvm, int vcpu)
 {
-    struct { struct kvm_cpuid2 head; struct kvm_cpuid_entry2 entry[256]; } cpuid = {.head.nent = 256};
-    if (ioctl(kvm, KVM_GET_SUPPORTED_CPUID, &cpuid) || ioctl(vcpu, KVM_SET_CPUID2, &cpuid))
+    uint64_t room[(sizeof(struct kvm_cpuid2) + 256 * sizeof(struct kvm_cpuid_entry2)) / 8 + 1] = {0};
+    struct kvm_cpuid2 *cpuid = (struct kvm_cpuid2 *)room;
+    cpuid->nent = 256;
+    if (ioctl(kvm, KVM_GET_SUPPORTED_CPUID, cpuid) || ioctl(vcpu, KVM_SET_CPUID2, cpuid))
         return -1;
     struct kvm_sregs s;
     if (ioctl(vcpu, KVM_GET_SREGS, &s))

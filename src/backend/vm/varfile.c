@@ -337,11 +337,13 @@ int vartmp_publish(struct vartmp *t, const struct vm_spec *spec, const struct vm
         return err_sys(e, errno, "writing a VM snapshot");
     if (fdatasync(ram) || fdatasync(state) || fdatasync(t->disk_fd) || fdatasync(man) || fsync(t->dir))
         return err_sys(e, errno, "writing a VM snapshot");
-    /* An old one of this key moves to our temporary name and goes with it. */
-    if (!renameat2(t->vm_dir, t->name, t->vm_dir, key, RENAME_NOREPLACE))
-        t->name[0] = '\0';
-    else if (errno != EEXIST || renameat2(t->vm_dir, t->name, t->vm_dir, key, RENAME_EXCHANGE))
-        return err_sys(e, errno, "publishing a VM snapshot");
+    /* An old one of this key takes our temporary name and goes; who has it loaded has its files open. */
+    if (renameat2(t->vm_dir, t->name, t->vm_dir, key, RENAME_NOREPLACE)) {
+        if (errno != EEXIST || renameat2(t->vm_dir, t->name, t->vm_dir, key, RENAME_EXCHANGE))
+            return err_sys(e, errno, "publishing a VM snapshot");
+        remove_variant_dir(t->vm_dir, t->name);
+    }
+    t->name[0] = '\0';
     (void)fsync(t->vm_dir); /* published already; a crash now at worst means another build */
     return 0;
 }

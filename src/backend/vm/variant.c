@@ -12,6 +12,7 @@ struct waiter { struct list node; vm_variant_cb *cb; void *arg; };
 
 /* Owned by the job until its done(): inputs by value, results to be moved. */
 struct load {
+    struct vm_host *host; /* reference */
     struct vm_variant *v; /* loop thread only */
     struct vm_spec spec;
     struct vm_identity ident;
@@ -58,7 +59,7 @@ void variant_forget(struct vm_host *h, const char *key)
 }
 
 /* The caller holds a reference. */
-static void answer(struct vm_variant *v, const struct err *e)
+static void answer(struct vm_host *h, struct vm_variant *v, const struct err *e)
 {
     struct waiter *w;
     while (!list_empty(&v->waiters)) {
@@ -67,7 +68,8 @@ static void answer(struct vm_variant *v, const struct err *e)
         vm_variant_cb *cb = w->cb;
         void *arg = w->arg;
         free(w);
-        cb(arg, e ? NULL : vm_variant_ref(v), e);
+        if (!h->closed)
+            cb(arg, e ? NULL : vm_variant_ref(v), e);
     }
 }
 
@@ -89,16 +91,21 @@ static void load_done(void *arg)
         v->file = l->file;
     }
     cleanup_fd(&l->home);
-    answer(v, l->rc ? &l->err : NULL);
+    answer(l->host, v, l->rc ? &l->err : NULL);
     vm_variant_unref(v); /* the load's own reference */
+    host_unref(l->host);
     free(l);
 }
 
-struct ready { struct vm_variant *v; vm_variant_cb *cb; void *arg; struct err err; };
+struct ready { struct vm_host *host; struct vm_variant *v; vm_variant_cb *cb; void *arg; struct err err; };
 static void ready_now(void *arg)
 {
     struct ready *r = arg;
-    r->cb(r->arg, r->v, r->v ? NULL : &r->err);
+    if (r->host->closed)
+        vm_variant_unref(r->v);
+    else
+        r->cb(r->arg, r->v, r->v ? NULL : &r->err);
+    host_unref(r->host);
     free(r);
 }
 
@@ -110,7 +117,7 @@ void vm_variant_load(struct vm_host *h, const struct vm_spec *spec, vm_variant_c
     int home = -1;
     if (!h->ready || (v && !v->loading) || (!v && (home = fcntl(h->conf.home_fd, F_DUPFD_CLOEXEC, 0)) < 0)) {
         struct ready *r = xcalloc(1, sizeof *r);
-        *r = (struct ready){v ? vm_variant_ref(v) : NULL, cb, arg, {0}};
+        *r = (struct ready){host_ref(h), v ? vm_variant_ref(v) : NULL, cb, arg, {0}};
         if (!h->ready)
             (void)err_set(&r->err, E_UNAVAILABLE, "the guest kernel is not there yet");
         else if (!v)
@@ -120,7 +127,6 @@ void vm_variant_load(struct vm_host *h, const struct vm_spec *spec, vm_variant_c
     }
     if (!v) {
         v = xcalloc(1, sizeof *v);
-        v->host = h;
         v->refs = 1; /* of the load */
         v->loading = true;
         v->spec = *spec;
@@ -129,6 +135,7 @@ void vm_variant_load(struct vm_host *h, const struct vm_spec *spec, vm_variant_c
         list_init(&v->waiters);
         list_add_tail(&h->variants, &v->node);
         struct load *l = xcalloc(1, sizeof *l);
+        l->host = host_ref(h);
         l->v = v;
         l->spec = *spec;
         l->ident = h->ident;

@@ -1,6 +1,6 @@
-/* One virtual machine: start a slot, restore, stop, go on, quit, adopt. */
+/* One virtual machine: launch, restore, stop, go on, quit, adopt. What happens
+ * on disk before a launch is in start.c and build.c. */
 #include "backend/vm/vm.h"
-#include "backend/vm/qcow2.h"
 #include "backend/vm/qmp.h"
 #include "backend/vm/vm_int.h"
 #include "base/buf.h"
@@ -8,12 +8,10 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/str.h"
-#include "loop/job.h"
 #include "spawn/client.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum op_kind { OP_READY, OP_RESTORE, OP_STOP, OP_CONT, OP_SAVE, OP_QUIT, OP_FAILED };
 struct op { /* a call whose callback is due; in vm->ops */
@@ -193,7 +191,7 @@ static const struct qmp_ops qmp_events = {.event = on_event, .lost = on_qmp_lost
 static struct vm *vm_new(struct vm_host *h, struct vm_variant *v, const char *id, int pidfd, int chan_fd, int state_fd)
 {
     struct vm *vm = xcalloc(1, sizeof *vm);
-    vm->host = h;
+    vm->host = host_ref(h);
     vm->variant = v ? vm_variant_ref(v) : NULL;
     (void)snprintf(vm->id, sizeof vm->id, "%s", id);
     vm->pidfd = pidfd;
@@ -211,6 +209,7 @@ static void vm_bury(void *arg)
 {
     struct vm *vm = arg;
     vm_variant_unref(vm->variant);
+    host_unref(vm->host);
     free(vm);
 }
 
@@ -258,11 +257,13 @@ static void on_first_step(void *arg, const struct qmp_msg *m, const struct err *
 
 /* ---- launch ------------------------------------------------------------------------------------------------------ */
 
-struct launch {
+struct launch { /* a machine on its way to its owner: started, or adopted */
+    struct list node; /* in host->launches */
     struct vm_host *host;
     struct vm_variant *variant; /* reference or NULL */
+    struct vm *vm;              /* once its process is there */
     char id[SP_ID];
-    bool incoming;
+    bool incoming, adopted;
     int state_fd;
     vm_cb *cb;
     void *arg;
@@ -273,6 +274,8 @@ static void ignore_reply(void *arg, const struct sp_rep *rep, int *fds, int nfds
 
 void vm_remove_box(struct vm_host *h, const char *id)
 {
+    if (h->closed)
+        return;
     struct sp_req q = {.op = SP_REMOVE};
     (void)snprintf(q.u.id.id, sizeof q.u.id.id, "%s", id);
     struct err e;
@@ -280,38 +283,64 @@ void vm_remove_box(struct vm_host *h, const char *id)
         return; /* a lost spawner is reported by its on_lost, and takes its boxes along or is asked again at adoption */
 }
 
-static void launch_fail(struct launch *l, const struct err *e)
+static void launch_free(struct launch *l)
 {
-    vm_remove_box(l->host, l->id);
-    vm_cb *cb = l->cb;
-    void *arg = l->arg;
-    struct err why = *e;
+    list_del(&l->node);
     vm_variant_unref(l->variant);
     cleanup_fd(&l->state_fd);
     free(l);
-    cb(arg, NULL, &why);
+}
+
+void launches_drop(struct vm_host *h)
+{
+    struct launch *l;
+    list_each(l, &h->launches, node) {
+        vm_free(l->vm);
+        launch_free(l);
+    }
+}
+
+/* Hand over, or report: e == NULL and l->vm, or e. */
+static void launch_end(struct launch *l, const struct err *e)
+{
+    struct vm *vm = e ? NULL : l->vm;
+    vm_cb *cb = l->cb;
+    void *arg = l->arg;
+    struct err why = e ? *e : (struct err){0};
+    bool closed = l->host->closed;
+    if (e || closed)
+        vm_free(l->vm);
+    if (e && !l->adopted)
+        vm_remove_box(l->host, l->id);
+    launch_free(l);
+    if (!closed)
+        cb(arg, vm, e ? &why : NULL);
 }
 
 static void launch_fail_later(void *arg)
 {
     struct launch *l = arg;
-    launch_fail(l, &l->err);
+    launch_end(l, &l->err);
 }
 
 /* The slot answered, or its QEMU did not come up. */
 static void on_slot(void *arg, struct vm *vm, const struct err *e)
 {
-    struct launch *l = arg;
-    if (e) {
-        vm_free(vm);
-        launch_fail(l, e);
-        return;
-    }
-    vm_cb *cb = l->cb;
-    void *cb_arg = l->arg;
-    vm_variant_unref(l->variant);
-    free(l);
-    cb(cb_arg, vm, NULL);
+    (void)vm;
+    launch_end(arg, e);
+}
+
+static struct launch *launch_new(struct vm_host *h, struct vm_variant *v, const char *id, int state_fd, vm_cb *cb, void *arg)
+{
+    struct launch *l = xcalloc(1, sizeof *l);
+    l->host = h;
+    l->variant = v ? vm_variant_ref(v) : NULL;
+    l->state_fd = state_fd;
+    l->cb = cb;
+    l->arg = arg;
+    (void)snprintf(l->id, sizeof l->id, "%s", id);
+    list_add_tail(&h->launches, &l->node);
+    return l;
 }
 
 static void on_started(void *arg, const struct sp_rep *rep, int *fds, int nfds)
@@ -323,10 +352,11 @@ static void on_started(void *arg, const struct sp_rep *rep, int *fds, int nfds)
             e = rep->err;
         else
             (void)err_set(&e, E_INTERNAL, "the spawner gave no channel");
-        launch_fail(l, &e);
+        launch_end(l, &e);
         return;
     }
     struct vm *vm = vm_new(l->host, l->variant, l->id, take_fd(&fds[0]), take_fd(&fds[1]), take_fd(&l->state_fd));
+    l->vm = vm;
     int64_t limit = l->host->conf.qmp_timeout_ns;
     struct op *o = op_new(vm, OP_READY, on_slot, l);
     vm->run = l->incoming ? VM_SLOT : VM_RUNNING;
@@ -340,103 +370,11 @@ static void on_started(void *arg, const struct sp_rep *rep, int *fds, int nfds)
 
 void vm_launch(struct vm_host *h, struct vm_variant *v, const struct sp_vm *req, const int *fds, int nfds, int state_fd, vm_cb *cb, void *arg)
 {
-    struct launch *l = xcalloc(1, sizeof *l);
-    l->host = h;
-    l->variant = v ? vm_variant_ref(v) : NULL;
+    struct launch *l = launch_new(h, v, req->id, state_fd, cb, arg);
     l->incoming = req->incoming;
-    l->state_fd = state_fd;
-    l->cb = cb;
-    l->arg = arg;
-    memcpy(l->id, req->id, sizeof l->id);
     struct sp_req q = {.op = SP_VM_START, .u.vm = *req};
     if (spawn_call(h->conf.spawn, &q, fds, nfds, on_started, l, &l->err))
         loop_defer(h->conf.loop, launch_fail_later, l);
-}
-
-/* ---- start ------------------------------------------------------------------------------------------------------- */
-
-struct start { /* job: prepares the box's files */
-    struct vm_host *host;
-    struct vm_variant *variant;
-    struct sp_vm req;
-    int home, ram, state, top, mid, base; /* descriptors of our own; home and the variant's are duplicates */
-    vm_cb *cb;
-    void *arg;
-    int rc;
-    struct err err;
-};
-
-static int make_overlay(struct start *s)
-{
-    char dir[8 + SP_ID], path[32 + SP_ID];
-    (void)snprintf(dir, sizeof dir, "boxes/%s", s->req.id);
-    (void)snprintf(path, sizeof path, "%s/disk.qcow2", dir);
-    if (mkdirat(s->home, "boxes", 0711) && errno != EEXIST)
-        return err_sys(&s->err, errno, "sandbox directory");
-    if (mkdirat(s->home, dir, 0700) && errno != EEXIST)
-        return err_sys(&s->err, errno, "sandbox directory");
-    s->top = openat(s->home, path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (s->top < 0)
-        return err_sys(&s->err, errno, "sandbox disk");
-    return qcow2_create_overlay(s->top, (uint64_t)s->variant->spec.disk_mib << 20, &s->err);
-}
-
-static void start_work(void *arg)
-{
-    struct start *s = arg;
-    const struct varfile *f = &s->variant->file; /* immutable while referenced */
-    s->rc = make_overlay(s);
-    if (s->rc)
-        return;
-    /* Own descriptions: QEMU moves offsets and takes locks on them. */
-    s->state = fd_reopen(f->state_fd, O_RDONLY);
-    s->mid = fd_reopen(f->disk_fd, O_RDONLY);
-    s->base = fd_reopen(f->base_fd, O_RDONLY);
-    s->ram = fcntl(f->ram_fd, F_DUPFD_CLOEXEC, 0);
-    if (s->state < 0 || s->mid < 0 || s->base < 0 || s->ram < 0)
-        s->rc = err_sys(&s->err, errno, "VM snapshot");
-}
-
-static void start_free(struct start *s)
-{
-    vm_variant_unref(s->variant);
-    cleanup_fd(&s->home);
-    cleanup_fd(&s->ram);
-    cleanup_fd(&s->state);
-    cleanup_fd(&s->top);
-    cleanup_fd(&s->mid);
-    cleanup_fd(&s->base);
-    free(s);
-}
-
-static void start_done(void *arg)
-{
-    struct start *s = arg;
-    if (s->rc) {
-        vm_remove_box(s->host, s->req.id);
-        s->cb(s->arg, NULL, &s->err);
-        start_free(s);
-        return;
-    }
-    int fds[] = {s->ram, s->top, s->mid, s->base};
-    s->req.have = 1u << SPF_RAM | 1u << SPF_DISK_TOP | 1u << SPF_DISK_MID | 1u << SPF_DISK_BASE;
-    vm_launch(s->host, s->variant, &s->req, fds, 4, take_fd(&s->state), s->cb, s->arg);
-    start_free(s);
-}
-
-void vm_start(struct vm_host *h, struct vm_variant *v, const char *box_id, const struct vm_limits *lim, vm_cb *cb, void *arg)
-{
-    struct start *s = xcalloc(1, sizeof *s);
-    s->host = h;
-    s->variant = vm_variant_ref(v);
-    s->ram = s->state = s->top = s->mid = s->base = -1;
-    s->cb = cb;
-    s->arg = arg;
-    s->req = (struct sp_vm){.limit = lim->limit, .ram_mib = v->spec.ram_mib, .vcpus = v->spec.vcpus, .accel = h->ident.accel, .incoming = 1,
-                            .net = lim->net, .low_priority = lim->low_priority};
-    (void)snprintf(s->req.id, sizeof s->req.id, "%s", box_id);
-    s->home = fcntl(h->conf.home_fd, F_DUPFD_CLOEXEC, 0);
-    job_run(h->conf.jobs, start_work, start_done, s);
 }
 
 /* ---- calls on a machine ------------------------------------------------------------------------------------------ */
@@ -497,23 +435,6 @@ void vm_quit(struct vm *vm, vm_cb *cb, void *arg)
 
 /* ---- adoption ---------------------------------------------------------------------------------------------------- */
 
-struct adopt { vm_cb *cb; void *arg; };
-
-static void on_adopted(void *arg, struct vm *vm, const struct err *e)
-{
-    struct adopt *a = arg;
-    vm_cb *cb = a->cb;
-    void *cb_arg = a->arg;
-    free(a);
-    if (e) {
-        struct err why = *e;
-        vm_free(vm);
-        cb(cb_arg, NULL, &why);
-        return;
-    }
-    cb(cb_arg, vm, NULL);
-}
-
 static void on_status(void *arg, const struct qmp_msg *m, const struct err *e)
 {
     struct op *o = arg;
@@ -525,12 +446,12 @@ static void on_status(void *arg, const struct qmp_msg *m, const struct err *e)
 
 void vm_adopt(struct vm_host *h, struct vm_variant *v, const char *box_id, int pidfd, int chan_fd, int qmp_fd, vm_cb *cb, void *arg)
 {
-    struct adopt *a = xcalloc(1, sizeof *a);
-    *a = (struct adopt){cb, arg};
+    struct launch *l = launch_new(h, v, box_id, -1, cb, arg);
+    l->adopted = true;
     int state = v ? fd_reopen(v->file.state_fd, O_RDONLY) : -1;
-    struct vm *vm = vm_new(h, v, box_id, pidfd, chan_fd, state);
+    struct vm *vm = l->vm = vm_new(h, v, box_id, pidfd, chan_fd, state);
     vm->run = VM_STOPPED;
-    struct op *o = op_new(vm, OP_READY, on_adopted, a);
+    struct op *o = op_new(vm, OP_READY, on_slot, l);
     vm->qmp = qmp_new(h->conf.loop, qmp_fd, false, &qmp_events, vm, on_status, o);
     qmp_command(vm->qmp, "query-name", NULL, -1, h->conf.qmp_timeout_ns, NULL, NULL); /* its deadline covers the query */
 }

@@ -47,8 +47,8 @@ struct vm_host_conf {
 
 struct vm_host;
 struct vm_host *vm_host_new(const struct vm_host_conf *conf);
-/* All VMs, variants and builds of the host must be gone (or only be cancelled builds, whose clean-up is awaited
- * elsewhere: jobs_free). */
+/* No callback of this module runs after this, what is in flight is given up quietly. Every vm must have been freed; free
+ * the spawn client in the same turn, then the jobs, then the loop. NULL is fine. */
 void vm_host_free(struct vm_host *h);
 
 /* Load the guest kernel (output of share/tools/kernel.sh) and the agent binary; builds the initrd in memory. May be
@@ -57,15 +57,16 @@ void vm_host_free(struct vm_host *h);
 int vm_host_load(struct vm_host *h, int kernel_dir_fd, int agent_fd, struct err *e);
 bool vm_host_ready(const struct vm_host *h);
 
-/* Identity of the emulator, e.g. "qemu 8f21ab…" : SHA-256 of the binary, the file that is exec'ed, so that an upgrade
- * under our feet can never load old device state. Blocks (~40 ms for 20 MB); once at start. */
+/* Identity of the emulator: "qemu " + 40 hex of the SHA-256 of the binary that is exec'ed, so that after an upgrade old
+ * device state is never loaded. Blocks (~40 ms for 20 MB); once at start. */
 int vm_qemu_version(const char *binary, char out[64], struct err *e);
 
 /* ---- variants -------------------------------------------------------------------------------------------------- */
 
 struct vm_spec { char template_id[SP_ID]; uint32_t ram_mib, vcpus, disk_mib; };
 
-/* Hash over (template, RAM, vCPUs, disk, accelerator, CPU model, QEMU, kernel, agent, TSC under TCG). */
+/* Hash over (template, RAM, vCPUs, disk, accelerator, CPU model, QEMU, kernel, agent). The TSC rate, which TCG guests
+ * are bound to as well, is compared at load with a tolerance: two measurements never agree to the last digit. */
 void vm_key(const struct vm_host *h, const struct vm_spec *spec, char out[VM_KEY_SIZE]);
 
 struct vm_variant; /* sealed RAM in memory and where its files are; one per key, counted */

@@ -1,5 +1,6 @@
 /* Shared by the files of this folder only: host.c (identity), variant.c
- * (cache), varfile.c (files of a variant, on workers), build.c, vm.c. */
+ * (cache), varfile.c and manifest.c (files of a variant), build.c, start.c,
+ * vm.c (a machine). */
 #pragma once
 #include "backend/vm/vm.h"
 #include "base/list.h"
@@ -28,7 +29,15 @@ struct vm_host {
     int kernel_fd; /* vmlinux */
     int initrd_fd; /* sealed memfd */
     struct list variants; /* loading and loaded, by key */
+    struct list launches; /* of vm.c: machines that are not yet handed out */
+    struct list builds;   /* of build.c */
+    unsigned refs;        /* the owner's, and one of everything that may come back to us */
+    bool closed;          /* vm_host_free was called: no callback any more, spawner and jobs are not used */
 };
+struct vm_host *host_ref(struct vm_host *h);
+void host_unref(struct vm_host *h);
+void launches_drop(struct vm_host *h); /* vm.c */
+void builds_drop(struct vm_host *h);   /* build.c */
 
 /* ---- varfile.c: blocking, for workers ---- */
 
@@ -71,8 +80,7 @@ int varmanifest_read(const char *p, size_t n, const struct vm_spec *spec, const 
 /* ---- variant.c ---- */
 
 struct vm_variant {
-    struct list node; /* in host->variants */
-    struct vm_host *host;
+    struct list node; /* in host->variants, unless that let go of it */
     unsigned refs;
     bool loading;
     struct vm_spec spec;

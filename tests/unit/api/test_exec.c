@@ -379,7 +379,7 @@ TEST(processes, stdin_goes_in_order_in_pieces)
             sent += w > 0 ? (size_t)w : 0;
         }
         fx_turn(x, 2);
-        if (F.unary.cb)
+        if (F.unary.cb && !strstr(F.pieces.p, "close"))
             fake_answer(NULL);
     }
     CHECK_INT(F.input.n, N);
@@ -427,6 +427,7 @@ static void ws_put(struct fx *x, enum ws_op op, const void *p, size_t n)
     ws_frame(&b, op, p, n, true);
     fx_send(x, b.p, b.n);
 }
+static void ws_putz(struct fx *x, const char *z) { ws_put(x, WS_TEXT, z, strlen(z)); }
 TEST(pty, a_terminal_from_start_to_exit)
 {
     struct fx *x = fx_new();
@@ -443,10 +444,10 @@ TEST(pty, a_terminal_from_start_to_exit)
     fx_until(x, "\x1b[2Jhello");
     ws_put(x, WS_BINARY, "ls\r", 3);
     CHECK_INT(F.input.n, 3);
-    ws_put(x, WS_TEXT, "{\"resize\":{\"cols\":40,\"rows\":20}}", 33);
+    ws_putz(x, "{\"resize\":{\"cols\":40,\"rows\":20}}");
     CHECK_INT(F.unary.cols, 40);
-    ws_put(x, WS_TEXT, "{\"resize\":{\"cols\":41,\"rows\":20}}", 33);
-    ws_put(x, WS_TEXT, "{\"resize\":{\"cols\":42,\"rows\":20}}", 33);
+    ws_putz(x, "{\"resize\":{\"cols\":41,\"rows\":20}}");
+    ws_putz(x, "{\"resize\":{\"cols\":42,\"rows\":20}}");
     CHECK_INT(F.unary.cols, 40);
     fake_answer(NULL);
     CHECK_INT(F.unary.cols, 42); /* the last size wins */
@@ -520,9 +521,10 @@ TEST(pty, attaching_feeds_by_pid_and_leaves_it_alive)
     fx_turn(x, 3);
     CHECK_INT(F.input.n, 4);
     fx_close(x);
+    fake_answer(NULL); /* reading goes on, and meets the end */
+    fx_turn(x, 5);
     CHECK_INT(F.detaches, 1);
     CHECK_INT(F.kills, 0);
-    fake_answer(NULL);
     fx_free(x);
 }
 TEST(pty, errors_before_and_after_the_upgrade)
@@ -551,7 +553,7 @@ TEST(pty, errors_before_and_after_the_upgrade)
     upgrade(x, "");
     started(1);
     fx_until(x, "started");
-    ws_put(x, WS_TEXT, "{\"resize\":1}", 12);
+    ws_putz(x, "{\"resize\":1}");
     fx_until(x, "resize");
     fx_close(x);
     CHECK_INT(F.kills, 1);

@@ -87,6 +87,31 @@ static void teardown(void)
     (void)!system(cmd);
 }
 
+static char sock[128];
+static void connect_world(int64_t boot_timeout_ns)
+{
+    struct err e = {0};
+    loop = loop_new();
+    jobs = jobs_new(loop, 2);
+    client = spawn_client_new(loop, sock, on_exit_event, on_spawner_lost, NULL, &e);
+    if (!client)
+        printf("# %s\n", e.msg);
+    CHECK(client);
+    struct vm_host_conf conf = {.loop = loop, .jobs = jobs, .spawn = client, .home_fd = home_fd, .accel = SP_ACCEL_TCG,
+                                .tsc_khz = tsc_khz_measure(), .boot_timeout_ns = boot_timeout_ns};
+    CHECK_INT(vm_qemu_version(QEMU, conf.qemu_version, &e), 0);
+    host = vm_host_new(&conf);
+    CHECK(!vm_host_ready(host));
+    CHECK_INT(vm_host_load(host, kernel_fd, agent_fd, &e), 0);
+}
+static void disconnect_world(void)
+{
+    vm_host_free(host);
+    spawn_client_free(client);
+    jobs_free(jobs);
+    loop_free(loop);
+}
+
 static void setup(int64_t boot_timeout_ns)
 {
     const char *kernel = getenv("HUTCH_TEST_KERNEL");
@@ -103,7 +128,7 @@ static void setup(int64_t boot_timeout_ns)
         *strrchr(bin, '/') = '\0';
     if (getenv("HUTCH_TEST_BIN"))
         (void)snprintf(bin, sizeof bin, "%s", getenv("HUTCH_TEST_BIN"));
-    char path[PATH_MAX + 32], sock[128];
+    char path[PATH_MAX + 32];
     (void)snprintf(path, sizeof path, "%s/hutch-agent", bin);
     if ((agent_fd = open(path, O_RDONLY | O_CLOEXEC)) < 0)
         SKIP("hutch-agent is not built");
@@ -130,20 +155,8 @@ static void setup(int64_t boot_timeout_ns)
     (void)snprintf(sock, sizeof sock, "%s/spawn.sock", run_dir);
     for (int i = 0; i < 500 && access(sock, F_OK); i++)
         (void)usleep(10000);
-    loop = loop_new();
-    jobs = jobs_new(loop, 2);
-    struct err e = {0};
-    client = spawn_client_new(loop, sock, on_exit_event, on_spawner_lost, NULL, &e);
-    if (!client)
-        printf("# %s\n", e.msg);
-    CHECK(client);
     home_fd = open(home, O_DIRECTORY | O_CLOEXEC);
-    struct vm_host_conf conf = {.loop = loop, .jobs = jobs, .spawn = client, .home_fd = home_fd, .accel = SP_ACCEL_TCG,
-                                .tsc_khz = tsc_khz_measure(), .boot_timeout_ns = boot_timeout_ns};
-    CHECK_INT(vm_qemu_version(QEMU, conf.qemu_version, &e), 0);
-    host = vm_host_new(&conf);
-    CHECK(!vm_host_ready(host));
-    CHECK_INT(vm_host_load(host, kernel_fd, agent_fd, &e), 0);
+    connect_world(boot_timeout_ns);
 }
 static void close_world(void)
 {
@@ -151,10 +164,7 @@ static void close_world(void)
         loop_turn(loop, false);
         (void)usleep(1000);
     }
-    vm_host_free(host);
-    jobs_free(jobs);
-    spawn_client_free(client);
-    loop_free(loop);
+    disconnect_world();
     (void)close(home_fd);
     (void)close(kernel_fd);
     (void)close(agent_fd);
@@ -606,6 +616,42 @@ TEST(vm, a_cancelled_build_leaves_nothing)
     CHECK_INT(builds, 0);
     CHECK_INT(entries("templates/" TID "/vm"), 0);
     CHECK_INT(entries("boxes"), 0);
+    close_world();
+}
+
+/* The daemon may be told to stop at any moment: nothing is called back, nothing leaks (the sanitizers look). */
+TEST(vm, the_host_may_go_while_things_are_in_flight)
+{
+    setup(0);
+    build();
+    CHECK_INT(build_err.code, E_OK);
+    vm_variant_unref(variant);
+    static const int wait_ms[] = {0, 1, 5, 20, 60, 200, 1000};
+    for (size_t i = 0; i < sizeof wait_ms / sizeof *wait_ms; i++) {
+        struct box a = {0};
+        struct vm_limits lim = {.limit = {.memory_mib = spec.ram_mib, .cpu_millis = 1000, .pids_max = 256}};
+        struct vm_spec other = spec;
+        struct err e = {0};
+        disconnect_world();
+        connect_world(0);
+        CHECK_INT(load(), E_OK);
+        loads = 0;
+        vm_variant_load(host, &spec, on_load, NULL);
+        CHECK(until(&loads, 20));
+        id_make('i', a.id);
+        vm_start(host, loaded, a.id, &lim, on_vm, &a);
+        vm_variant_unref(loaded);
+        other.disk_mib += 64;
+        prepare_mode = 1;
+        builds = 0;
+        CHECK(vm_variant_build(host, &other, &build_ops, NULL, &e));
+        int64_t end = clock_mono() + wait_ms[i] * NS_PER_MS;
+        while (clock_mono() < end)
+            loop_turn(loop, false);
+        if (a.flag)
+            vm_free(a.vm);
+        prepare_mode = 0;
+    }
     close_world();
 }
 

@@ -285,7 +285,8 @@ static inline void pty_msg(struct http_stream *s, void *a, bool text, const char
     (void)a;
     fake_log("pty %s %.*s", text ? "text" : "bytes", (int)n, p);
     if (!text && memchr(p, 'q', n)) {
-        ws_send_text(s, "{\"exit\":{\"kind\":\"exit\",\"code\":5}}", 35);
+        const char *x = "{\"exit\":{\"kind\":\"exit\",\"code\":5}}";
+        ws_send_text(s, x, strlen(x));
         ws_close(s, 1000, "");
     } else if (!text)
         ws_send_binary(s, p, n);
@@ -330,7 +331,7 @@ static inline void fake_dir(void)
 static inline void fake_serve(bool alive, bool base) /* in this process, until shutdown */
 {
     char path[96];
-    (void)snprintf(path, sizeof path, "%s/log", dir);
+    (void)snprintf(path, sizeof path, "%s/calls", dir);
     fake.logfd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     fake.alive = alive, fake.base = base;
     fake.loop = loop_new();
@@ -375,7 +376,7 @@ static inline char *slurp(const char *name)
 }
 static inline bool logged(const char *what)
 {
-    char *l = slurp("log");
+    char *l = slurp("calls");
     bool yes = strstr(l, what) != NULL;
     free(l);
     return yes;

@@ -1,12 +1,328 @@
+/* Containers from the outside and the inside. As root, with the test init. */
+#define TEST_SECONDS 90
 #include "fixture.h"
 
-TEST(spawn, starts_a_container)
+static void expect_sys(int chan, const char *name, const char *want)
+{
+    const char *got = ask(chan, "sys %s", name);
+    if (strcmp(got, want))
+        printf("# %s: %s, want %s\n", name, got, want);
+    CHECK(!strcmp(got, want));
+}
+
+TEST(box, has_its_own_ids_names_and_processes)
 {
     fx_start();
     struct tbox b = box_start();
     CHECK_STR(ask(b.chan, "ids"), "1 0 0 0");
+    CHECK_STR(ask(b.chan, "host"), "testbox");
+    char want[64];
+    snprintf(want, sizeof want, "         0 %10u      65536", b.info.uid_base);
+    CHECK(strstr(ask(b.chan, "cat /proc/self/uid_map"), want));
+    CHECK(strstr(ask(b.chan, "cat /proc/self/gid_map"), want));
+    CHECK(b.info.uid_base >= 0x70000000u);
+    const char *cg = ask(b.chan, "cat /proc/self/cgroup");
+    CHECK(!strstr(cg, "hutch-") && !strstr(cg, ".."));
+    const char *net = ask(b.chan, "cat /proc/net/dev");
+    CHECK(strstr(net, "lo:") && !strstr(net, "eth") && !strstr(net, "ens"));
+    CHECK(strstr(ask(b.chan, "cat /sys/class/net/lo/flags"), "0x9")); /* up */
+    CHECK(!strcmp(ask(b.chan, "fds"), "0 1 2 3 4 5 ") || !strcmp(ask(b.chan, "fds"), "0 1 2 3 4 "));
     box_gone(&b);
     fx_stop();
+}
+
+TEST(box, sees_no_host_path)
+{
+    fx_start();
+    struct tbox b = box_start();
+    const char *m = ask(b.chan, "cat /proc/self/mountinfo");
+    CHECK(strstr(m, " / / ") && strstr(m, "overlay"));
+    CHECK(!strstr(m, "hutch-spawn-test") && !strstr(m, "/home") && !strstr(m, "loop") && !strstr(m, "upper"));
+    CHECK_STR(ask(b.chan, "ls /sys/block"), "");
+    CHECK_STR(ask(b.chan, "ls /sys/devices/virtual/block"), "");
+    box_gone(&b);
+    fx_stop();
+}
+
+TEST(box, hides_and_protects_kernel_files)
+{
+    fx_start();
+    struct tbox b = box_start(), c = box_start();
+    CHECK_STR(ask(b.chan, "cat /proc/kcore"), "");
+    CHECK_STR(ask(b.chan, "cat /proc/keys"), "");
+    CHECK_STR(ask(b.chan, "cat /proc/timer_list"), "");
+    CHECK_STR(ask(b.chan, "ls /proc/scsi"), access("/proc/scsi", F_OK) ? "No such file or directory" : "");
+    CHECK_STR(ask(b.chan, "write /proc/sys/kernel/domainname"), "Read-only file system");
+    CHECK_STR(ask(b.chan, "write /proc/sysrq-trigger"), "OK"); /* it is /dev/null */
+    CHECK_STR(ask(b.chan, "write /dev/sda"), "Read-only file system");
+    CHECK_STR(ask(b.chan, "write /sys/x"), "Read-only file system");
+    char id[64];
+    snprintf(id, sizeof id, "%s", ask(b.chan, "cat /proc/sys/kernel/random/boot_id"));
+    CHECK_INT(strlen(id), 37);
+    CHECK(strcmp(id, ask(c.chan, "cat /proc/sys/kernel/random/boot_id")));
+    CHECK_STR(ask(b.chan, "ls /run"), "");
+    CHECK_STR(ask(b.chan, "write /dev/null"), "OK");
+    CHECK(!strcmp(ask(b.chan, "write /dev/shm/x"), "OK") && !strcmp(ask(b.chan, "write /run/x"), "OK") && !strcmp(ask(b.chan, "write /tmp/x"), "OK"));
+    box_gone(&b), box_gone(&c);
+    fx_stop();
+}
+
+TEST(box, has_few_capabilities_and_a_filter)
+{
+    fx_start();
+    struct tbox b = box_start();
+    const char *st = ask(b.chan, "cat /proc/self/status");
+    CHECK(strstr(st, "CapEff:\t00000000a08"));
+    CHECK(strstr(st, "Seccomp:\t2") && strstr(st, "NoNewPrivs:\t0"));
+    static const char *const denied[] = {"mount", "umount", "unshare", "clone_newuser", "keyctl", "fsopen", "setns", "syslog", "settime",
+                                         "tiocsti", "sethostname", "ptrace1", "mknod", "handle", "personality"};
+    for (unsigned i = 0; i < sizeof denied / sizeof *denied; i++)
+        expect_sys(b.chan, denied[i], "EPERM");
+    expect_sys(b.chan, "clone3", "ENOSYS");
+    expect_sys(b.chan, "io_uring", "ENOSYS");
+    expect_sys(b.chan, "bpf", "ENOSYS");
+    expect_sys(b.chan, "sysctl", "Read-only file system");
+    CHECK_STR(ask(b.chan, "x32"), "signal 31");
+    box_gone(&b);
+    fx_stop();
+}
+
+TEST(box, cannot_eat_the_host)
+{
+    fx_start();
+    struct tbox b = box_start();
+    struct sp_rep rep;
+    struct err e;
+    CHECK_STR(ask(b.chan, "eat 512"), "signal 9");
+    CHECK_INT(call(SP_STAT, b.id, &rep, NULL, NULL, &e), 0);
+    CHECK(rep.u.stat.oom_kills >= 1 && rep.u.stat.mem_peak <= 128u << 20 && rep.u.stat.cpu_ns > 0);
+    CHECK_INT(rep.u.stat.disk_bytes > 32u << 20 && rep.u.stat.disk_bytes <= 64u << 20, 1);
+    int n = atoi(ask(b.chan, "bomb"));
+    CHECK(n > 30 && n < 64);
+    int mib = atoi(ask(b.chan, "fill"));
+    CHECK(mib > 20 && mib < 64);
+    box_gone(&b);
+    char id[SP_ID] = {0};
+    id_make('i', id);
+    struct sp_req q = box_req(id);
+    q.u.box.inodes = 2048;
+    b = box_start_req(q);
+    n = atoi(ask(b.chan, "inodes"));
+    CHECK(n > 1000 && n <= 2048 + 64);
+    box_gone(&b);
+    fx_stop();
+}
+
+TEST(box, exit_is_reported_and_kept)
+{
+    fx_start();
+    struct tbox b = box_start();
+    struct sp_rep rep;
+    struct sp_exit x;
+    struct err e;
+    ask(b.chan, "stderr last words");
+    CHECK(fd_write_all(b.chan, "exit 7\n", 7));
+    CHECK_INT(spawn_wait_exit(fx.fd, b.id, &x, &fx.ev, 10000, &e), 0);
+    CHECK_INT(x.code, 7);
+    CHECK_INT(x.signaled, 0);
+    CHECK_INT(call(SP_ATTACH, b.id, &rep, NULL, NULL, &e), -1);
+    CHECK_INT(e.code, E_GONE);
+    CHECK_INT(rep.u.exit.code, 7);
+    CHECK_INT(sh("grep -q 'last words' %s/log", fx.dir), 0);
+    box_gone(&b);
+    CHECK_INT(call(SP_ATTACH, b.id, &rep, NULL, NULL, &e), -1);
+    CHECK_INT(e.code, E_NOT_FOUND);
+    CHECK_INT(call(SP_REMOVE, b.id, &rep, NULL, NULL, &e), 0); /* again: fine */
+    fx_stop();
+}
+
+TEST(box, survives_the_daemon_and_is_adopted)
+{
+    fx_start();
+    struct tbox b = box_start(), dies = box_start();
+    struct sp_rep rep;
+    struct err e;
+    int fds[3], n = 3;
+    close(b.chan), close(b.pidfd), close(fx.fd);
+    CHECK(fd_write_all(dies.chan, "exit 3\n", 7)); /* while nobody is connected */
+    struct pollfd p = {.fd = dies.pidfd, .events = POLLIN};
+    CHECK_INT(poll(&p, 1, 10000), 1);
+    fx_connect();
+    CHECK_INT(call(SP_ATTACH, b.id, &rep, fds, &n, &e), 0);
+    CHECK_INT(n, 2);
+    CHECK_INT(rep.u.info.alive, 1);
+    CHECK_STR(ask(fds[1], "ids"), "1 0 0 0");
+    b.pidfd = fds[0], b.chan = fds[1];
+    struct sp_req q = {.op = SP_LIST};
+    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 5000, &e), 0);
+    CHECK_INT(rep.u.listing.n, 2);
+    for (unsigned i = 0; i < 2; i++)
+        CHECK_INT(rep.u.listing.item[i].alive, strcmp(rep.u.listing.item[i].id, b.id) == 0);
+    CHECK_INT(call(SP_ATTACH, dies.id, &rep, NULL, NULL, &e), -1);
+    CHECK_INT(rep.u.exit.code, 3);
+    int second = spawn_connect(fx.sock, &e); /* a new connection replaces the old one */
+    CHECK(second >= 0);
+    struct pollfd hup = {.fd = fx.fd, .events = POLLIN};
+    CHECK_INT(poll(&hup, 1, 5000), 1);
+    close(fx.fd);
+    fx.fd = second;
+    box_gone(&b), box_gone(&dies);
+    fx_stop();
+}
+
+TEST(box, freezes_and_takes_new_limits)
+{
+    fx_start();
+    struct tbox b = box_start();
+    struct sp_rep rep;
+    struct err e;
+    CHECK_INT(call(SP_FREEZE, b.id, &rep, NULL, NULL, &e), 0);
+    usleep(50000);
+    CHECK(fd_write_all(b.chan, "ids\n", 4));
+    struct pollfd p = {.fd = b.chan, .events = POLLIN};
+    CHECK_INT(poll(&p, 1, 300), 0);
+    CHECK_INT(call(SP_THAW, b.id, &rep, NULL, NULL, &e), 0);
+    CHECK_INT(poll(&p, 1, 5000), 1);
+    char t[64];
+    CHECK(read(b.chan, t, sizeof t) > 0);
+    usleep(10000);
+    struct sp_req q = {.op = SP_LIMITS, .u.limits = {.limit = {.memory_mib = 256, .cpu_millis = 500, .pids_max = 32}}};
+    strcpy(q.u.limits.id, b.id);
+    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 5000, &e), 0);
+    CHECK_STR(ask(b.chan, "eat 200"), "exit 0");
+    CHECK(atoi(ask(b.chan, "bomb")) < 32);
+    CHECK_INT(call(SP_FREEZE, b.id, &rep, NULL, NULL, &e), 0);
+    box_gone(&b); /* frozen ones die too */
+    fx_stop();
+}
+
+TEST(box, refuses_bad_requests)
+{
+    fx_start();
+    struct sp_rep rep;
+    struct err e;
+    char id[SP_ID] = {0};
+    id_make('i', id);
+    struct sp_req q = box_req("../../etc/passwd-xxxxx");
+    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 5000, &e), -1);
+    CHECK_INT(e.code, E_INVALID);
+    q = box_req(id);
+    memset(q.u.box.hostname, 'a', sizeof q.u.box.hostname);
+    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 5000, &e), -1);
+    CHECK_INT(e.code, E_INVALID);
+    q = box_req(id);
+    q.u.box.limit.memory_mib = 1;
+    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 5000, &e), -1);
+    CHECK_INT(e.code, E_INVALID);
+    q = box_req(id);
+    strcpy(q.u.box.template_id, "t99999999999999999999");
+    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 5000, &e), -1);
+    CHECK_INT(e.code, E_NOT_FOUND);
+    struct tbox b = box_start_req(box_req(id));
+    q = box_req(id);
+    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 5000, &e), -1);
+    CHECK_INT(e.code, E_CONFLICT);
+    q = (struct sp_req){.op = 999};
+    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 5000, &e), -1);
+    CHECK_INT(e.code, E_UNSUPPORTED);
+    /* a broken agent: the step is named and nothing is left */
+    CHECK_INT(sh("echo garbage > %s/bin/new && mv %s/bin/new %s/bin/hutch-agent", fx.dir, fx.dir, fx.dir), 0);
+    id_make('i', id);
+    q = box_req(id);
+    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 5000, &e), -1);
+    CHECK(strstr(e.msg, "jail: exec"));
+    box_gone(&b);
+    fx_stop();
+}
+
+TEST(spawner, one_per_home)
+{
+    fx_start();
+    pid_t first = fx.pid;
+    int fd = fx.fd, st;
+    fx_spawner();
+    CHECK_INT(waitpid(fx.pid, &st, 0), fx.pid);
+    CHECK(WIFEXITED(st) && WEXITSTATUS(st));
+    fx.pid = first, fx.fd = fd;
+    struct tbox b = box_start();
+    box_gone(&b);
+    fx_stop();
+}
+
+/* SIGKILL of the spawner: every box dies with it, and the next one cleans up. */
+TEST(spawner, takes_its_boxes_along)
+{
+    struct census before = census(), after;
+    fx_start();
+    struct tbox b[3];
+    for (int i = 0; i < 3; i++) {
+        b[i] = box_start();
+        ask(b[i].chan, "orphan");
+    }
+    kill(fx.pid, SIGKILL);
+    waitpid(fx.pid, NULL, 0);
+    for (int i = 0; i < 3; i++) {
+        struct pollfd p = {.fd = b[i].pidfd, .events = POLLIN};
+        CHECK_INT(poll(&p, 1, 10000), 1);
+        close(b[i].pidfd), close(b[i].chan);
+    }
+    close(fx.fd);
+    fx_spawner();
+    fx_connect();
+    struct sp_rep rep;
+    struct err e;
+    struct sp_req q = {.op = SP_LIST};
+    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 5000, &e), 0);
+    CHECK_INT(rep.u.listing.n, 0);
+    for (int i = 0; i < 3; i++)
+        CHECK_INT(call(SP_REMOVE, b[i].id, &rep, NULL, NULL, &e), 0);
+    CHECK_INT(sh("test -z \"$(ls %s/home/boxes)\"", fx.dir), 0);
+    fx_stop();
+    for (int i = 0; i < 100; i++) {
+        after = census();
+        if (after.loops == before.loops)
+            break;
+        usleep(50000);
+    }
+    CHECK_INT(after.loops, before.loops);
+    CHECK_INT(after.cgroups, before.cgroups);
+    CHECK_INT(after.mounts, before.mounts);
+}
+
+TEST(spawner, leaks_nothing)
+{
+    struct census before = census(), after;
+    fx_start();
+    char cmd[64];
+    for (int i = 0; i < 6; i++) { /* the template and the pool are there */
+        struct tbox b = box_start();
+        box_gone(&b);
+    }
+    usleep(200000);
+    snprintf(cmd, sizeof cmd, "ls /proc/%d/fd | wc -l", (int)fx.pid);
+    int fds = count_lines(cmd);
+    for (int i = 0; i < 40; i++) {
+        struct tbox b = box_start();
+        if (i % 3 == 0)
+            ask(b.chan, "orphan");
+        box_gone(&b);
+    }
+    usleep(300000);
+    int fds2 = count_lines(cmd);
+    CHECK(fds2 <= fds + 1 && fds2 >= fds - 5);
+    CHECK_INT(sh("test -z \"$(ls %s/home/boxes)\"", fx.dir), 0);
+    snprintf(cmd, sizeof cmd, "ps -o stat= --ppid %d | grep -c Z", (int)fx.pid);
+    CHECK_INT(count_lines(cmd), 0);
+    fx_stop();
+    for (int i = 0; i < 100; i++) {
+        after = census();
+        if (after.loops == before.loops)
+            break;
+        usleep(50000);
+    }
+    CHECK_INT(after.loops, before.loops);
+    CHECK_INT(after.cgroups, before.cgroups);
+    CHECK_INT(after.mounts, before.mounts);
 }
 
 TEST_MAIN

@@ -1,0 +1,61 @@
+"""Builds template base through the real daemon: seed.py HOME RUN.
+
+Both tiers are warmed, and one sandbox of each has run a command, before the
+home counts as a seed."""
+import os
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+
+from client import Client, Deadline  # noqa: E402
+from daemon import free_port, program  # noqa: E402
+
+
+def main(home, run):
+    os.makedirs(home, exist_ok=True)
+    env = {k: v for k, v in os.environ.items() if not k.startswith("HUTCH_") or k == "HUTCH_ACCEL"}
+    env.update(HUTCH_HOME=home, HUTCH_RUN=run, HUTCH_LISTEN=f"127.0.0.1:{free_port()}")
+    log = open(os.path.join(os.path.dirname(run), "log"), "wb")
+    d = subprocess.Popen([program("hutchd")], env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True)
+    c = Client(sock=os.path.join(run, "hutch.sock"))
+    ok = False
+    try:
+        end = Deadline(60)
+        while True:
+            try:
+                c.health()
+                break
+            except Exception:
+                if d.poll() not in (None, 0) or end.over:
+                    raise SystemExit("hutchd does not start:\n" + open(log.name).read()[-3000:])
+                time.sleep(0.05)
+        began = time.monotonic()
+        p = subprocess.run([program("hutch"), "template", "build", "base"], env=env, stdin=subprocess.DEVNULL)
+        if p.returncode:
+            raise SystemExit(f"hutch template build base: {p.returncode}\n" + open(log.name).read()[-3000:])
+        for tier in ("container", "vm"):
+            b = c.create(isolation=tier, deadline=180)
+            b.ok(["python3", "-c", "print(1)"], deadline=60)
+            b.kill()
+        print(f"# template base is ready after {time.monotonic() - began:.0f} s", file=sys.stderr)
+        ok = True
+    finally:
+        try:
+            c.call("POST", "/v1/shutdown", json_body={"keep": False}, deadline=60)
+            d.wait(60)
+        except Exception as e:
+            d.kill()
+            if ok:
+                raise SystemExit(f"hutchd did not stop: {e}\n" + open(log.name).read()[-3000:]) from None
+    # Nothing of this life may be left: the home is about to be copied.
+    for _ in range(200):
+        if not any(run.encode() in open(f"/proc/{p}/cmdline", "rb").read() for p in os.listdir("/proc") if p.isdigit() and os.path.exists(f"/proc/{p}/cmdline")
+                   and int(p) not in (os.getpid(), os.getppid())):
+            break
+        time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])
