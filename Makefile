@@ -13,7 +13,7 @@ CC := gcc
 endif
 VERSION := 0.1.0
 
-WARN := -Wall -Wextra -Wno-format-truncation -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2 -Wimplicit-fallthrough
+WARN := -Wall -Wextra -Wno-unknown-warning-option -Wno-format-truncation -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2 -Wimplicit-fallthrough
 HARD := -fstack-protector-strong -fPIE -fcf-protection -D_FORTIFY_SOURCE=3
 CFLAGS ?= -O2 -g
 CPPFLAGS += -D_GNU_SOURCE -DHUTCH_VERSION='"$(VERSION)"' -Isrc -I$(B)/gen

@@ -87,7 +87,7 @@ _hutch() {
     'net') opts='--json --help' args='@id' ;;
     'url') opts='--json --help' args='@id' ;;
     'metrics') opts='--json --help' args='@id' ;;
-    'top') opts='--interval --once --help' args='' ;;
+    'top') opts='--interval --once --json --help' args='' ;;
     'events') opts='--follow --since --json --help' args='@id' ;;
     'egress') opts='--json --help' args='@id' ;;
     'doctor') opts='--json --help' args='' ;;

@@ -4,7 +4,7 @@
 static void on_quiet(void *arg)
 {
     struct ndjson *n = arg;
-    timer_arm(&n->quiet, NDJSON_QUIET_S * NS_PER_S);
+    timer_arm(&n->quiet, n->quiet_ns);
     if (http_writable(n->s)) { /* a peer that does not read needs no more to read */
         (void)nd_event(n, "keepalive");
         nd_send(n);
@@ -14,11 +14,12 @@ static void on_quiet(void *arg)
 void nd_start(struct ndjson *n, struct http_stream *s)
 {
     n->s = s;
+    n->quiet_ns = NDJSON_QUIET_S * NS_PER_S;
     (void)http_header(s, "Cache-Control", "no-store");
     (void)http_header(s, "X-Accel-Buffering", "no"); /* proxies: pass lines on as they come */
     (void)http_reply_start(s, 200, "application/x-ndjson"); /* fails only when the client left; the cancel is under way */
     timer_init(&n->quiet, http_loop(s), on_quiet, n);
-    timer_arm(&n->quiet, NDJSON_QUIET_S * NS_PER_S);
+    timer_arm(&n->quiet, n->quiet_ns);
 }
 
 struct jw *nd_event(struct ndjson *n, const char *event)
@@ -35,7 +36,7 @@ void nd_send(struct ndjson *n)
     jw_end(&n->w);
     buf_putc(&n->line, '\n');
     (void)http_write(n->s, n->line.p, n->line.n); /* as above */
-    timer_arm(&n->quiet, NDJSON_QUIET_S * NS_PER_S);
+    timer_arm(&n->quiet, n->quiet_ns);
     if (n->line.cap > 64 * 1024)
         buf_free(&n->line);
 }

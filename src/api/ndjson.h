@@ -3,10 +3,9 @@
 #pragma once
 #include "http/stream.h"
 #include "json/write.h"
-#include "loop/loop.h"
 
 #define NDJSON_QUIET_S 15
-struct ndjson { struct http_stream *s; struct timer quiet; struct buf line; struct jw w; };
+struct ndjson { struct http_stream *s; struct timer quiet; int64_t quiet_ns; struct buf line; struct jw w; };
 void nd_start(struct ndjson *n, struct http_stream *s); /* 200 and the head; s is borrowed */
 struct jw *nd_event(struct ndjson *n, const char *event); /* opens {"event":…; nd_send closes and sends it */
 void nd_send(struct ndjson *n);

@@ -54,29 +54,48 @@ static void put_body(struct jw *w, const char *body)
     jw_end(w);
 }
 
-static void put_reply(struct jw *w, const struct api_route *r)
+static bool cut(struct str *rest, char at, struct str *part) /* the next of a list */
 {
-    struct str status = {r->reply, strcspn(r->reply, " ")};
-    const char *what = r->reply + status.n + (r->reply[status.n] == ' ');
+    if (!rest->n)
+        return false;
+    const char *end = memchr(rest->p, at, rest->n);
+    size_t n = end ? (size_t)(end - rest->p) : rest->n;
+    *part = str_trim((struct str){rest->p, n});
+    rest->p += n + !!end, rest->n -= n + !!end;
+    return true;
+}
+
+static void put_content(struct jw *w, struct str what)
+{
+    if (str_starts(what, "lines "))
+        put_ref(w, "application/x-ndjson", (struct str){what.p + 6, what.n - 6});
+    else if (str_eqz(what, "events"))
+        jw_kv_raw(w, "text/event-stream", S("{}"));
+    else if (str_eqz(what, "bytes"))
+        jw_kv_raw(w, "application/octet-stream", S("{}"));
+    else if (str_eqz(what, "text"))
+        jw_kv_raw(w, "text/plain", S("{}"));
+    else if (isupper((unsigned char)*what.p))
+        put_ref(w, "application/json", what);
+}
+
+static void put_replies(struct jw *w, const struct api_route *r)
+{
+    struct str all = str_of(r->reply), one, what;
     jw_kv_obj(w, "responses");
-    jw_key_str(w, status);
-    jw_obj(w);
-    jw_kv_str(w, "description", r->summary);
-    if (*what) {
-        jw_kv_obj(w, "content");
-        if (!strncmp(what, "lines ", 6))
-            put_ref(w, "application/x-ndjson", str_of(what + 6));
-        else if (!strcmp(what, "events"))
-            jw_kv_raw(w, "text/event-stream", S("{}"));
-        else if (!strcmp(what, "bytes"))
-            jw_kv_raw(w, "application/octet-stream", S("{}"));
-        else if (!strcmp(what, "text"))
-            jw_kv_raw(w, "text/plain", S("{}"));
-        else if (isupper((unsigned char)*what))
-            put_ref(w, "application/json", str_of(what));
+    while (cut(&all, ';', &one)) {
+        struct str status = {one.p, 3}, kinds = str_trim((struct str){one.p + 3, one.n - 3});
+        jw_key_str(w, status);
+        jw_obj(w);
+        jw_kv_str(w, "description", r->summary);
+        if (kinds.n) {
+            jw_kv_obj(w, "content");
+            while (cut(&kinds, '|', &what))
+                put_content(w, what);
+            jw_end(w);
+        }
         jw_end(w);
     }
-    jw_end(w);
     jw_kv_raw(w, "default", S("{\"$ref\":\"#/components/responses/Problem\"}"));
     jw_end(w);
 }
@@ -98,7 +117,7 @@ static void put_operation(struct jw *w, const struct api_route *r)
     put_parameters(w, r);
     if (r->body)
         put_body(w, r->body);
-    put_reply(w, r);
+    put_replies(w, r);
     jw_end(w);
 }
 
@@ -140,7 +159,8 @@ void openapi_write(struct buf *out, const struct api_route *routes, size_t n)
     }
     jw_end(&w);
     jw_kv_raw(&w, "responses",
-              S("{\"Problem\":{\"description\":\"An error\",\"content\":{\"application/json\":{\"schema\":{\"$ref\":\"#/components/schemas/Problem\"}}}}}"));
+              S("{\"Problem\":{\"description\":\"An error\","
+                "\"content\":{\"application/json\":{\"schema\":{\"$ref\":\"#/components/schemas/Problem\"}}}}}"));
     jw_kv_raw(&w, "securitySchemes",
               S("{\"bearer\":{\"type\":\"http\",\"scheme\":\"bearer\"},\"key\":{\"type\":\"apiKey\",\"in\":\"header\",\"name\":\"X-API-Key\"}}"));
     jw_end(&w);

@@ -181,7 +181,8 @@ struct json *body_parse(const char *p, size_t n, const char *schema, struct err 
     return j;
 }
 
-static int string_map(struct json *obj, const char *key, size_t max, int (*check)(struct str, struct str, struct err *), struct kv *ret, struct err *e)
+static int string_map(struct json *obj, const char *key, size_t max, int (*check)(struct str, struct str, struct err *), struct kv *ret,
+                      struct err *e)
 {
     struct json *m = NULL;
     if (json_obj(obj, key, &m, false, e))
@@ -204,7 +205,9 @@ int body_meta(struct json *obj, const char *key, struct kv *ret, struct err *e) 
 
 static int arg_check(const char *key, struct str v, struct err *e)
 {
-    return v.n < PARAM_ARG_MAX ? 0 : err_set(e, E_TOO_LARGE, "%s: one argument may have %d bytes; send more through stdin or a file", key, PARAM_ARG_MAX - 1);
+    if (v.n < PARAM_ARG_MAX)
+        return 0;
+    return err_set(e, E_TOO_LARGE, "%s: one argument may have %d bytes; send more through stdin or a file", key, PARAM_ARG_MAX - 1);
 }
 
 int body_argv(struct json *obj, const char *key, char ***ret, struct err *e)

@@ -12,5 +12,7 @@ struct api_route {
     const char *id, *summary;
     const char *query;     /* parameters, as a member list of api/schema.h; NULL: none. "x.*" is a family */
     const char *body;      /* schema, "bytes", "form", or NULL */
-    const char *reply;     /* "201 Sandbox", "204", "200 lines ExecEvent", "200 events", "200 bytes", "200 text", "101 socket" */
+    /* One or more of { status [ what { "|" what } ] } separated by ";". what: a schema (JSON), "lines" and a schema (NDJSON),
+     * "events" (SSE), "bytes", "text", "socket" (WebSocket). */
+    const char *reply;
 };

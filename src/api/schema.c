@@ -18,7 +18,6 @@ const struct schema schemas[] = {
                 "network!:Network generation!:i kernel!:s? start!:Start? end!:End?"},
     {"SandboxList", "sandboxes!:[Sandbox] next!:s?"},
     {"SandboxMetrics", "cpu_ns!:i cpu_count!:i memory_used!:i memory_cache!:i memory_total!:i disk_used!:i disk_total!:i processes!:i at!:t"},
-    {"Nothing", ""},
     /* commands */
     {"WindowSize", "cols:i rows:i"},
     {"Exec", "cmd!:a cwd:s user:s env:m stdin:s stdin_base64:x timeout_ms:i stream:b background:b keep_stdin:b tag:s max_output:i pty:WindowSize"},

@@ -16,7 +16,7 @@ void buf_put(struct buf *b, const void *p, size_t n);
 void buf_puts(struct buf *b, const char *s);
 void buf_putc(struct buf *b, char c);
 void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void buf_vprintf(struct buf *b, const char *fmt, va_list ap);
+void buf_vprintf(struct buf *b, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
 void buf_drop(struct buf *b, size_t n); /* remove n bytes from the front */
 char *buf_take(struct buf *b);          /* the bytes, NUL-terminated, now the caller's; b is empty */
 void *xmalloc(size_t n);

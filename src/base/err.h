@@ -38,7 +38,7 @@ struct err {
 int err_set(struct err *e, enum err_code c, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 int err_sys(struct err *e, int sys, const char *fmt, ...) __attribute__((format(printf, 3, 4)));  /* code from errno; ": strerror" appended */
 int err_wrap(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));          /* "context: earlier message" */
-int err_vset(struct err *e, enum err_code c, const char *fmt, va_list ap);
+int err_vset(struct err *e, enum err_code c, const char *fmt, va_list ap) __attribute__((format(printf, 3, 0)));
 
 /* The one table: code -> wire name, HTTP status, CLI exit code, retryable. */
 const char *err_name(enum err_code c);       /* "not_found" */

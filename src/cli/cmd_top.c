@@ -68,8 +68,37 @@ static int look_once(struct cli *x, struct map *before, bool live, int64_t every
     return 0;
 }
 
+static int look_json(struct cli *x)
+{
+    auto_json j = NULL;
+    auto_buf out = {0};
+    struct jw w;
+    if (api_call(x, "GET", "/v1/sandboxes?limit=100", NULL, &j))
+        return -1;
+    struct json *list = json_get(j, "sandboxes");
+    jw_init(&w, &out);
+    jw_arr(&w);
+    for (size_t i = 0; i < json_len(list); i++) {
+        auto_free char *t = url("/v1/sandboxes/{}/metrics", jget_str(json_at(list, i), "id", ""));
+        auto_buf sb = {0}, text = {0};
+        auto_json m = NULL;
+        json_dump(json_at(list, i), &sb);
+        if (api_call(x, "GET", t, NULL, &m) == 0 && m)
+            json_dump(m, &text);
+        jw_obj(&w);
+        jw_kv_raw(&w, "sandbox", (struct str){sb.p, sb.n});
+        jw_kv_raw(&w, "metrics", text.n ? (struct str){text.p, text.n} : S("null"));
+        jw_end(&w);
+    }
+    jw_end(&w);
+    (void)printf("%s\n", out.p);
+    return 0;
+}
+
 static int exec_top(struct cli *x, struct args *a)
 {
+    if (args_flag(a, "json"))
+        return look_json(x) ? cli_fail(x) : 0;
     int64_t every = 0;
     if (args_seconds(a, "interval", 1, 3600, 2, &every, &x->err))
         return cli_fail(x);
@@ -114,7 +143,7 @@ static int exec_metrics(struct cli *x, struct args *a)
     return 0;
 }
 
-static const struct opt top_opts[] = {{"interval", 'i', 's', "S", "seconds between two looks (2)", NULL}, {"once", '1', 'f', NULL, "one table, then end", NULL}, OPT_END};
+static const struct opt top_opts[] = {{"interval", 'i', 's', "S", "seconds between two looks (2)", NULL}, {"once", '1', 'f', NULL, "one table, then end", NULL}, OPT_JSON, OPT_END};
 static const struct opt json_opts[] = {OPT_JSON, OPT_END};
 const struct cmd cmd_top = {.name = "top", .usage = "[options]", .help = "what the sandboxes use, live", .opts = top_opts, .exec = exec_top};
 const struct cmd cmd_metrics = {.name = "metrics", .usage = "ID", .help = "what one sandbox uses", .opts = json_opts, .min = 1, .max = 1, .words = "@id", .exec = exec_metrics};

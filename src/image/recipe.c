@@ -2,9 +2,7 @@
  * holds what Docker knows and this does not. */
 #include "image/recipe.h"
 #include "base/cleanup.h"
-#include "base/enc.h"
 #include "base/str.h"
-#include "crypto/digest.h"
 #include "image/recipe_lex.h"
 #include <ctype.h>
 #include <stdlib.h>

@@ -72,13 +72,6 @@ static void literal(struct buf *out, char c)
     buf_putc(out, c);
 }
 
-void lex_escape(struct buf *out, const char *s)
-{
-    buf_put(out, "", 0);
-    for (; *s; s++)
-        literal(out, *s);
-}
-
 /* Copies up to a blank (stop_at_blank) or the end, resolving quotes. `$` stays
  * active outside single quotes; `\x` is x, except that inside double quotes it
  * is only special before `"`, `$` and `\`. Blanks inside ${...} belong to it. */

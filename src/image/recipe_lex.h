@@ -21,5 +21,4 @@ int lex_rest(const char *p, struct buf *out, int line, struct err *e);
 struct lex_words { char **v; size_t n; };
 int lex_json(const char *p, struct lex_words *out, int line, struct err *e);
 int lex_add(struct lex_words *w, const char *s, size_t n, int line, struct err *e);
-void lex_escape(struct buf *out, const char *s); /* literal text -> escaped form */
 void lex_free(struct lex_words *w);

@@ -50,10 +50,19 @@ def main(home, run):
             if ok:
                 raise SystemExit(f"hutchd did not stop: {e}\n" + open(log.name).read()[-3000:]) from None
     # Nothing of this life may be left: the home is about to be copied.
-    for _ in range(200):
-        if not any(run.encode() in open(f"/proc/{p}/cmdline", "rb").read() for p in os.listdir("/proc") if p.isdigit() and os.path.exists(f"/proc/{p}/cmdline")
-                   and int(p) not in (os.getpid(), os.getppid())):
-            break
+    def left():
+        for p in os.listdir("/proc"):
+            if not p.isdigit() or int(p) in (os.getpid(), os.getppid()):
+                continue
+            try:
+                with open(f"/proc/{p}/cmdline", "rb") as f:
+                    if run.encode() in f.read():
+                        return True
+            except OSError:
+                pass
+        return False
+    end = Deadline(15)
+    while left() and not end.over:
         time.sleep(0.05)
 
 

@@ -18,13 +18,13 @@
 /* ---- rendering ---- */
 void put_exit(struct jw *w, const struct exec_exit *x)
 {
-    if (!x || !x->kind) {
+    if (!x || x->kind < EXIT_CODE || x->kind > EXIT_TIMEOUT) {
         jw_null(w);
         return;
     }
     static const char *const kinds[] = {[EXIT_CODE] = "exit", [EXIT_SIGNAL] = "signal", [EXIT_OOM] = "oom", [EXIT_TIMEOUT] = "timeout"};
     jw_obj(w);
-    jw_kv_str(w, "kind", x->kind <= EXIT_TIMEOUT ? kinds[x->kind] : "exit");
+    jw_kv_str(w, "kind", kinds[x->kind]);
     jw_kv_i64(w, x->kind == EXIT_CODE ? "code" : "signal", x->code);
     if (x->kind == EXIT_SIGNAL)
         jw_kv_str(w, "name", signal_name(x->code));

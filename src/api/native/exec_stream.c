@@ -45,6 +45,8 @@ static void on_drain(struct http_stream *s, void *arg)
 static void on_started(void *arg, uint32_t pid, uint64_t offset)
 {
     struct run *st = arg;
+    if (st->begun)
+        return;
     st->begun = true;
     http_on_drain(st->r.s, on_drain, st);
     nd_start(&st->nd, st->r.s);

@@ -156,7 +156,8 @@ static void on_attr_body(struct http_stream *s, void *a, const char *p, size_t n
         return;
     auto_json j = body_parse(p, n, "FileAttr", &e);
     int bad = !j || body_text(j, "path", PARAM_PATH_MAX, &path, true, &e) || body_text(j, "mode", 5, &mode, false, &e) ||
-              body_text(j, "owner", 64, &owner, false, &e) || body_text(j, "group", 64, &group, false, &e) || body_text(j, "user", 64, &user, false, &e);
+              body_text(j, "owner", 64, &owner, false, &e) || body_text(j, "group", 64, &group, false, &e) ||
+              body_text(j, "user", 64, &user, false, &e);
     if (!bad && mode && mode_parse(str_of(mode), &bits))
         bad = err_set(&e, E_INVALID, "mode: must be octal text, \"0\" … \"7777\"");
     if (!bad && !mode && !owner && !group)

@@ -206,6 +206,8 @@ static void on_exited(void *arg, const struct exec_exit *x, uint64_t offset)
     struct buf b = {0};
     struct jw w;
     (void)offset;
+    if (!st->open)
+        return; /* an exit without a start is no exit */
     st->exited = true;
     jw_init(&w, &b);
     jw_obj(&w);

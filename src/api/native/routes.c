@@ -17,7 +17,7 @@ const struct api_route native_routes[] = {
     {"POST",   SB "/snapshots", sandboxes_later, 0, "snapshotSandbox", "Not supported yet", NULL, NULL, "204"},
 
     {"POST",   SB "/exec", exec_post, 0, "exec", "Run a command: wait for it, stream it as JSON lines (stream), or leave it running (background)",
-               NULL, "Exec", "200 ExecResult"},
+               NULL, "Exec", "200 ExecResult | lines ExecEvent; 201 ExecStarted"},
     {"GET",    SB "/processes", processes_list, 0, "listProcesses", "Processes started through the API", NULL, NULL, "200 ProcessList"},
     {"GET",    SB "/processes/{pid}", processes_get, 0, "getProcess", "One process; {pid} may be tag:NAME", NULL, NULL, "200 Process"},
     {"GET",    SB "/processes/{pid}/stream", processes_stream, 0, "streamProcess", "Its output from a byte position on (-1: from now)",
@@ -41,7 +41,8 @@ const struct api_route native_routes[] = {
 
     {"GET",    SB "/metrics", metrics_get, 0, "sandboxMetrics", "What it uses now", NULL, NULL, "200 SandboxMetrics"},
     {"GET",    SB "/logs", logs_get, 0, "sandboxLogs", "What happened to it", "limit:i", NULL, "200 Logs"},
-    {"GET",    "/v1/events", events_get, 0, "events", "What happens, as server-sent events; follow=0 lists (EventList)", "follow:b since:i sandbox:s", NULL, "200 events"},
+    {"GET",    "/v1/events", events_get, 0, "events", "What happens, as server-sent events; follow=0 lists",
+               "follow:b since:i sandbox:s", NULL, "200 events | EventList"},
 
     {"GET",    "/v1/templates", templates_list, 0, "listTemplates", "What is built", NULL, NULL, "200 TemplateList"},
     {"POST",   "/v1/templates", templates_builtin, 0, "buildBuiltin", "Build a built-in recipe", NULL, "TemplateCreate", "200 lines BuildEvent"},

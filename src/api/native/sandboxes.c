@@ -133,7 +133,8 @@ static int read_spec(struct api *a, struct json *j, struct sandbox_spec *sp, str
     if (body_text(j, "template", 63, &sp->template, false, e) || body_name(j, "name", &sp->name, false, e) ||
         read_isolation(j, &sp->tier, e) || json_f64(j, "cpu", 0.1, 64, 0, &cpu, e) || json_i64(j, "memory_mib", 128, 65536, 0, &mem, e) ||
         json_i64(j, "disk_mib", 1, 1048576, 0, &disk, e) || read_timeout(a, j, false, &sp->timeout_s, e) ||
-        json_str(j, "on_timeout", &ot, false, e) || read_network(j, e) || body_env(j, "env", &sp->env, e) || body_meta(j, "metadata", &sp->metadata, e))
+        json_str(j, "on_timeout", &ot, false, e) || read_network(j, e) || body_env(j, "env", &sp->env, e) ||
+        body_meta(j, "metadata", &sp->metadata, e))
         return -1;
     if (ot.p && str_eqz(ot, "pause"))
         return err_set(e, E_UNSUPPORTED, "on_timeout: \"pause\" does not exist yet, use \"kill\"");
@@ -214,7 +215,8 @@ void sandboxes_list(struct http_stream *s, void *arg)
     uint64_t limit;
     bool more = false;
     auto_free struct sandbox **hit = xcalloc(LIST_MAX, sizeof(struct sandbox *));
-    int bad = read_states(s, &f.states, &e) || param_text(s, "name", 63, &name, &f.name, &e) || param_text(s, "template", 63, &template, &f.template, &e) ||
+    int bad = read_states(s, &f.states, &e) || param_text(s, "name", 63, &name, &f.name, &e) ||
+              param_text(s, "template", 63, &template, &f.template, &e) ||
               param_text(s, "cursor", 200, &cursor, &f.cursor, &e) || param_u64(s, "limit", 1, LIST_MAX, 100, &limit, &e) ||
               param_map(s, "meta.", false, &f.meta, &e);
     size_t n = 0;

@@ -13,7 +13,10 @@ static void watching_fini(void *arg)
         watch_cancel(st->w);
 }
 
-static void tell(struct watching *st, const char *event, struct str data) { (void)sse_event(st->r.s, event, data); /* fails only when the client left */ }
+static void tell(struct watching *st, const char *event, struct str data)
+{
+    (void)sse_event(st->r.s, event, data); /* fails only when the client left */
+}
 
 static void on_drain(struct http_stream *s, void *arg)
 {

@@ -1,5 +1,6 @@
 /* The gate in front of real connections; sandboxes, keys, events and the daemon's own endpoints over a fake core. */
 #include "fake.h"
+#include "api/ndjson.h"
 
 /* ---- the gate ---- */
 static const char *tcp(struct fx *x, const char *request)
@@ -268,6 +269,33 @@ TEST(admin, doctor_survives_a_client_that_left)
     fx_close(x);
     usleep(20000);
     fx_turn(x, 10);
+    fx_free(x);
+}
+
+/* ---- lines ---- */
+static struct ndjson quiet_lines;
+static void quiet_handler(struct http_stream *s, void *arg)
+{
+    (void)arg;
+    nd_start(&quiet_lines, s);
+    CHECK(quiet_lines.quiet_ns == 15 * NS_PER_S);
+    quiet_lines.quiet_ns = 2 * NS_PER_MS;
+    jw_kv_u64(nd_event(&quiet_lines, "hello"), "n", 1);
+    nd_send(&quiet_lines);
+}
+TEST(lines, silence_is_kept_alive)
+{
+    static const struct route extra[] = {{"GET", "/quiet", quiet_handler, ROUTE_OPEN}};
+    struct fx *x = fx_new();
+    api_add(x->api, extra, 1); /* as a dialect would */
+    fx_begin(x, "GET", "/quiet", NULL);
+    fx_until(x, "{\"event\":\"hello\",\"n\":1}\n");
+    fx_until(x, "{\"event\":\"keepalive\"}\n");
+    x->in.n = 0;
+    fx_until(x, "{\"event\":\"keepalive\"}\n");
+    nd_end(&quiet_lines);
+    nd_fini(&quiet_lines);
+    fx_until(x, "0\r\n\r\n");
     fx_free(x);
 }
 

@@ -527,6 +527,25 @@ TEST(pty, attaching_feeds_by_pid_and_leaves_it_alive)
     CHECK_INT(F.kills, 0);
     fx_free(x);
 }
+TEST(exec, an_agent_that_lies_about_the_order_does_no_harm)
+{
+    struct fx *x = fx_new();
+    upgrade(x, "");
+    outputz(CH_PTY, "early");
+    exited(EXIT_CODE, 0);
+    fake_done(NULL);
+    fx_until(x, "HTTP/1.1 502");
+    fx_begin(x, "POST", EXEC, "{\"cmd\":\"x\",\"stream\":true}");
+    outputz(CH_STDOUT, "early");
+    F.x->ops.lost(F.x->arg, 1);
+    exited(EXIT_CODE, 0);
+    fake_done(NULL);
+    fx_until(x, "HTTP/1.1 502");
+    fx_begin(x, "POST", EXEC, "{\"cmd\":\"x\",\"background\":true}");
+    fake_done(NULL);
+    fx_until(x, "HTTP/1.1 502");
+    fx_free(x);
+}
 TEST(pty, errors_before_and_after_the_upgrade)
 {
     struct fx *x = fx_new();

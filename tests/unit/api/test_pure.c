@@ -266,7 +266,7 @@ TEST(openapi, lists_exactly_the_routes)
         CHECK(op != NULL);
         struct str id;
         CHECK(!json_str(op, "operationId", &id, true, &e) && str_eqz(id, r->id));
-        CHECK(json_len(json_get(op, "responses")) == 2);
+        CHECK(json_len(json_get(op, "responses")) >= 2); /* its own and "default" */
     }
 }
 TEST(openapi, routes_are_complete_and_name_real_schemas)
@@ -279,9 +279,9 @@ TEST(openapi, routes_are_complete_and_name_real_schemas)
             CHECK(strcmp(r->id, native_routes[k].id) && (strcmp(r->pattern, native_routes[k].pattern) || strcmp(r->method, native_routes[k].method)));
         if (r->body && strcmp(r->body, "bytes") && strcmp(r->body, "form"))
             check_type(str_of(r->body));
-        const char *last = strrchr(r->reply, ' ');
-        if (last && last[1] >= 'A' && last[1] <= 'Z')
-            check_type(str_of(last + 1));
+        for (const char *p = r->reply; *p; p += strcspn(p, " ;|") + !!p[strcspn(p, " ;|")])
+            if (*p >= 'A' && *p <= 'Z')
+                check_type((struct str){p, strcspn(p, " ;|")});
         for (const char *at = r->query ? r->query : ""; schema_next(&at, &m);)
             check_type(m.type);
     }

@@ -80,6 +80,10 @@ TEST(cli, tables_are_escaped_and_paged)
     has("out", "mend: enable it");
     CHECK_INT(CLI("events", "-f"), 0);
     has("out", "sandbox.running");
+    CHECK_INT(CLI("top"), 0);
+    has("out", "CPU%");
+    CHECK_INT(CLI("top", "--json"), 0);
+    has("out", "[{\"sandbox\":{\"id\"");
     CHECK_INT(CLI("version"), 0);
     has("out", "hutchd 9.9");
 }
