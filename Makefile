@@ -57,7 +57,7 @@ $(foreach d,$(HOST_DIRS),$(eval $(call host_lib,$(d))))
 $(foreach d,$(STATIC_DIRS),$(eval $(call stat_lib,$(d))))
 
 PC_event   := -levent_core -levent_pthreads -levent_extra
-PC_daemon  := $(PC_event) -larchive -ljansson -lsqlite3 -lcrypto -lz -lm -lpthread
+PC_daemon  := $(PC_event) -ljansson -lsqlite3 -lcrypto -lz -lm -lpthread
 host_libs   = $(patsubst %,$(B)/lib%.a,$(1))
 
 PROGRAMS := hutchd hutch hutch-spawn hutch-agent hutch-untar

@@ -255,8 +255,8 @@ int main(int argc, char **argv)
     loop_run(d.loop);
 
     http_server_free(d.http);
-    api_free(d.api);
     core_free(d.core);
+    api_free(d.api); /* after core, which may still call back into it */
     jobs_free(d.jobs);
     sig_stop(&d.term), sig_stop(&d.intr);
     loop_free(d.loop);

@@ -19,11 +19,13 @@ static void show(struct json *e, bool as_json)
     buf_printf(&out, "%lld ", (long long)jget_i64(e, "seq", 0));
     static const char *const keys[] = {"at", "type", "sandbox"};
     for (size_t i = 0; i < 3; i++) {
+        if (i)
+            buf_putc(&out, ' ');
         esc_put(&out, str_of(jget_str(e, keys[i], "-")));
-        buf_putc(&out, ' ');
     }
     if (json_len(d)) {
         json_dump(d, &data);
+        buf_putc(&out, ' ');
         esc_put(&out, (struct str){data.p, data.n});
     }
     (void)printf("%s\n", out.p);

@@ -33,7 +33,7 @@ bool dur_parse(const char *s, int64_t *ret_s);     /* "90" "5m" "1h30m" "2d" */
 void bytes_format(int64_t n, char out[24]);        /* "512 B" "1.5 GiB"; negative: "-" */
 bool time_parse(struct str rfc3339, int64_t *ret_wall_ns);
 
-/* One line that redraws itself on a terminal; a line per new step otherwise. On stderr, never stdout. */
+/* One line that redraws itself on a terminal; a line per new step otherwise, one a second at most. On stderr, never stdout. */
 struct progress {
     bool tty, colour, shown;
     int percent; /* -1: unknown */

@@ -7,6 +7,7 @@
 
 #define BAR 20
 #define REDRAW_NS (100 * NS_PER_MS)
+#define LINE_NS NS_PER_S
 
 static void clear(struct progress *p)
 {
@@ -60,6 +61,10 @@ void progress_set(struct progress *p, int percent, const char *step)
     }
     if (!p->step[0] || !strcmp(p->step, p->last))
         return; /* a line per step, not per percent */
+    int64_t now = clock_mono();
+    if (p->last[0] && now - p->drawn < LINE_NS)
+        return; /* and of steps that fly by, one a second: this may be a build log someone keeps */
+    p->drawn = now;
     (void)strcpy(p->last, p->step);
     if (p->percent >= 0)
         (void)fprintf(stderr, "[%3d%%] %s\n", p->percent, p->step);

@@ -76,6 +76,9 @@ static void build_free(struct build *b)
     lines_stop(&b->tool_lines), lines_stop(&b->pack_lines);
     recipe_run_free(b->recipe);
     b->recipe = NULL;
+    if (b->verify)
+        exec_detach(b->verify);
+    b->verify = NULL;
     if (b->tool_running)
         kill_id(b, b->tool_id);
     if (b->pack_running)
@@ -220,8 +223,7 @@ static void verify_exited(void *arg, const struct exec_exit *x, uint64_t offset)
 static void verify_done(void *arg, const struct err *e)
 {
     struct build *b = arg;
-    if (b->done)
-        return;
+    b->verify = NULL;
     if (e || b->err.code)
         build_fail(b, e ? e : &b->err);
     else
@@ -244,7 +246,7 @@ static void verify_created(void *arg, struct sandbox *sb, const struct err *e)
     struct exec_spec spec = {.argv = argv, .timeout_ms = 60000};
     struct err no;
     memcpy(b->verify_id, sb->id, sizeof b->verify_id);
-    if (!exec_start(sb, &spec, &ops, b, &no))
+    if (!(b->verify = exec_start(sb, &spec, &ops, b, &no)))
         build_fail(b, &no);
 }
 

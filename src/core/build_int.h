@@ -5,6 +5,7 @@
 #include "core/template.h"
 
 struct recipe_run;
+struct exec;
 
 struct build {
     struct list link;
@@ -20,6 +21,7 @@ struct build {
     char last_line[200];     /* of the tool's stderr, for the error text */
     struct err err;          /* the first failure */
     char verify_id[22];      /* sandbox that proves the template */
+    struct exec *verify;     /* the command it runs */
     struct recipe_run *recipe;
     char builtin[64];
 };

@@ -20,7 +20,7 @@ struct exec {
     uint64_t timeout_ms, offset;
     uint8_t in_chan;
     size_t owed; /* consumed, credit not yet returned */
-    bool started, exited, detached_start, freed, buried, asking;
+    bool started, exited, detached_start, freed, buried, asking, kill_wanted;
     bool ended;           /* the agent's answer is in; waits for the OOM question */
     bool end_failed;
     struct err end_err;
@@ -73,13 +73,17 @@ static void on_exit_event(struct exec *x, struct rec r)
     tell_exit(x);
 }
 
+static void send_kill(struct exec *x);
+
 static void on_event(void *arg, uint8_t ev, struct rec r)
 {
     struct exec *x = arg;
     if (ev == EV_STARTED && !x->started) {
         x->started = true;
         x->pid = (uint32_t)rec_u64_or(r, T_PID, 0);
-        if (!x->freed && x->ops.started)
+        if (x->kill_wanted)
+            send_kill(x);
+        else if (!x->freed && x->ops.started)
             x->ops.started(x->arg, x->pid, rec_u64_or(r, T_OFFSET, 0));
     } else if (ev == EV_EXIT) {
         on_exit_event(x, r);
@@ -207,11 +211,9 @@ void exec_input_eof(struct exec *x)
         call_eof(x->call, x->in_chan);
 }
 
-void exec_detach(struct exec *x)
+/* Let go of the stream; the memory follows at the end of the turn, or with the OOM answer that is still out. */
+static void let_go(struct exec *x)
 {
-    if (x->freed)
-        return;
-    x->freed = true;
     if (!x->call)
         return; /* finish() is on the stack, or comes with the OOM answer */
     call_cancel(x->call);
@@ -224,20 +226,39 @@ void exec_detach(struct exec *x)
     loop_defer(core_loop(x->core), free, x);
 }
 
+void exec_detach(struct exec *x)
+{
+    if (x->freed)
+        return;
+    x->freed = true;
+    let_go(x);
+}
+
 static void ignore(void *arg, const struct err *e, struct rec r) { (void)arg, (void)e, (void)r; }
 
-void exec_kill(struct exec *x)
+static void send_kill(struct exec *x)
 {
+    static const struct call_ops quiet = {.done = ignore};
     struct sandbox *sb = sandbox_find(x->core, x->sandbox, NULL);
     struct agent *a = sb ? sandbox_agent(sb, NULL) : NULL;
     if (a && x->pid && !x->exited) {
-        static const struct call_ops quiet = {.done = ignore};
         auto_buf b = {0};
         rec_put_u64(&b, T_PID, x->pid);
         rec_put_u64(&b, T_SIGNAL, SIGKILL);
         (void)agent_call(a, OP_SIGNAL, &b, &quiet, NULL, NULL); /* if the channel is down, so is the process */
     }
-    exec_detach(x);
+    let_go(x);
+}
+
+void exec_kill(struct exec *x)
+{
+    if (x->freed)
+        return;
+    x->freed = true;
+    if (x->call && !x->started)
+        x->kill_wanted = true; /* its pid is not known yet: killed when it starts */
+    else
+        send_kill(x);
 }
 
 /* ---- unary calls ---- */

@@ -33,6 +33,7 @@ struct agent {
     struct buf env;  /* T_ENV of CONFIGURE: "K=V\0" one after the other */
     struct list procs_hash[PROC_HASH];
     struct list procs, exited; /* alive / ended, oldest first */
+    struct list stale;         /* ended, but their cgroup still holds somebody they left behind */
     unsigned nprocs, nexited;
     uint64_t serial;           /* of the next process: names its cgroup and marks its environment */
     uint64_t oom_seen;         /* vm: /proc/vmstat oom_kill as last looked at */

@@ -15,12 +15,13 @@
 
 #define READ_CHUNK   (64u << 10)
 #define REAP_PER_TURN 2048
+#define STALE_PER_TURN 32
 
 static struct list *bucket(struct agent *a, pid_t pid) { return &a->procs_hash[(unsigned)pid % PROC_HASH]; }
 
 void procs_init(struct agent *a)
 {
-    list_init(&a->procs), list_init(&a->exited);
+    list_init(&a->procs), list_init(&a->exited), list_init(&a->stale);
     for (int i = 0; i < PROC_HASH; i++)
         list_init(&a->procs_hash[i]);
     a->serial = 1;
@@ -52,8 +53,22 @@ static void remove_cgroup(struct agent *a, struct proc *p)
     if (!p->cgroup)
         return;
     (void)snprintf(name, sizeof name, "%llu", (unsigned long long)p->serial);
+    list_del(&p->stale);
     if (!unlinkat(a->cg_user, name, AT_REMOVEDIR) || errno == ENOENT)
-        p->cgroup = false; /* else something it left behind still runs there: tried again when it is forgotten */
+        p->cgroup = false;
+    else
+        list_add_tail(&a->stale, &p->stale); /* tried again when an orphan was reaped */
+}
+
+static void remove_stale(struct agent *a)
+{
+    struct list *end = a->stale.prev; /* those that fail again go behind it */
+    for (int i = 0; i < STALE_PER_TURN && !list_empty(&a->stale); i++) {
+        struct list *l = a->stale.next;
+        remove_cgroup(a, container_of(l, struct proc, stale));
+        if (l == end)
+            break;
+    }
 }
 
 void proc_free(struct agent *a, struct proc *p)
@@ -67,7 +82,7 @@ void proc_free(struct agent *a, struct proc *p)
     remove_cgroup(a, p);
     if (p->all.next)
         p->done ? a->nexited-- : a->nprocs--;
-    list_del(&p->hash), list_del(&p->all);
+    list_del(&p->hash), list_del(&p->all), list_del(&p->stale);
     free(p->tag);
     buf_free(&p->desc);
     loop_bury(&a->loop, p);
@@ -239,7 +254,6 @@ static void on_exit_status(struct agent *a, struct proc *p, const siginfo_t *si)
     p->reaped = true;
     p->code = si->si_status;
     p->kind = by_signal ? EXIT_SIGNAL : EXIT_CODE;
-    timer_stop(&a->loop, &p->timer);
     if (p->timed_out)
         p->kind = EXIT_TIMEOUT;
     else if (by_signal && p->code == SIGKILL && !p->killed && a->vm && sys_oom_happened(a))
@@ -254,19 +268,27 @@ static void on_exit_status(struct agent *a, struct proc *p, const siginfo_t *si)
 
 void procs_reap(struct agent *a)
 {
-    for (int i = 0; i < REAP_PER_TURN; i++) {
+    bool orphans = false;
+    int i = 0;
+    for (; i < REAP_PER_TURN; i++) {
         siginfo_t si = {0};
         if (waitid(P_ALL, 0, &si, WEXITED | WNOHANG) || !si.si_pid)
-            return;
+            break;
         struct list *h = bucket(a, si.si_pid);
         struct proc *p;
+        bool ours = false;
         list_each(p, h, hash)
             if (p->pid == si.si_pid && !p->reaped) {
+                ours = true;
                 on_exit_status(a, p, &si);
                 break;
             }
+        orphans |= !ours;
     }
-    (void)kill(getpid(), SIGCHLD); /* blocked: makes the signalfd readable again, so others get a turn first */
+    if (orphans && !list_empty(&a->stale))
+        remove_stale(a);
+    if (i == REAP_PER_TURN)
+        (void)kill(getpid(), SIGCHLD); /* blocked: makes the signalfd readable again, so others get a turn first */
 }
 
 void proc_kill_tree(struct agent *a, struct proc *p)
@@ -288,5 +310,9 @@ void proc_on_timeout(struct agent *a, struct timer *t)
 {
     struct proc *p = container_of(t, struct proc, timer);
     p->timed_out = p->ended = true;
-    proc_kill_tree(a, p); /* the end comes from waitid */
+    proc_kill_tree(a, p);
+    if (p->reaped) { /* it ended itself, but what it left behind kept the output open */
+        p->kind = EXIT_TIMEOUT;
+        drain(a, p);
+    } /* else the end comes from waitid */
 }

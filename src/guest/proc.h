@@ -19,7 +19,7 @@ struct input {
 };
 
 struct proc {
-    struct list hash, all;
+    struct list hash, all, stale;
     pid_t pid;
     uint64_t serial;
     char *tag;

@@ -225,6 +225,11 @@ void op_start(const struct req *q)
     struct agent *a = q->a;
     struct start s = {0};
     struct err e = {0};
+    if (a->chan.nstreams >= STREAMS_MAX) { /* before anything runs */
+        err_set(&e, E_QUOTA, "too many open streams (%d)", STREAMS_MAX);
+        reply_err(a, q->id, &e);
+        return;
+    }
     struct proc *p = proc_new(a);
     uint64_t ms = rec_u64_or(q->rec, T_TIMEOUT_MS, 0);
     if (start_process(q, &s, p, &e)) {

@@ -282,9 +282,12 @@ class Census:
                 for x in files if sub != "templates" else []:
                     yield norm(f"{sub}{top[len(base):]}/{x}")
                 for x in dirs:
-                    yield norm(f"{sub}{top[len(base):]}/{x}/")
+                    if sub != "templates" or "." in x:  # a template is no leak, an unfinished one is
+                        yield norm(f"{sub}{top[len(base):]}/{x}/")
         for top, dirs, files in os.walk(self.run):
             for x in files:
+                if x.endswith(".lock"):  # removing a lock file is a race; it may stay
+                    continue
                 path = os.path.join(top, x)
                 kind = "socket " if stat.S_ISSOCK(self._mode(path)) else ""
                 yield norm(f"{kind}RUN{path[len(self.run):]}")

@@ -7,6 +7,7 @@ copy. Nothing is built here.
 """
 import errno
 import os
+import re
 import shutil
 import signal
 import socket
@@ -130,8 +131,20 @@ class Daemon:
                     raise Late(f"hutchd does not answer /healthz within {seconds:.0f} s ({e}):\n{self.log_tail()}") from None
                 time.sleep(0.02)
         if settle:
-            self.baseline = self.census.settled()
+            self.wait_pools()
+            self.baseline = self.census.settled(quiet=0.3)
         return self
+
+    def pools(self):
+        """{kind: ready} as the daemon reports it."""
+        text = self.client.call("GET", "/metrics").body.decode()
+        return {m[1]: int(float(m[2])) for m in re.finditer(r'^hutch_pool_ready\{kind="(\w+)"\} (\S+)', text, re.M)}
+
+    def wait_pools(self, seconds=30.0):
+        """Until the warm pools are full: only then is there a quiet state to compare with."""
+        want = {kind: int(self.env.get(var, default)) for kind, var, default in
+                (("vm", "HUTCH_POOL_VM", 2), ("prestarted", "HUTCH_POOL_PRESTARTED", 1), ("container", "HUTCH_POOL_CONTAINER", 4))}
+        until(lambda: all(n >= want[k] for k, n in self.pools().items() if k in want), seconds, f"pools filled to {want}")
 
     @property
     def pid(self):

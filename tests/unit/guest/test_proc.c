@@ -214,6 +214,23 @@ TEST(proc, timeout_kills_the_whole_tree)
     host_stop(&h);
 }
 
+TEST(proc, timeout_also_ends_output_held_by_what_was_left_behind)
+{
+    struct host h;
+    struct result r = {0};
+    host_start(&h);
+    struct buf b = sh("sleep 1115 & echo left; exit 4");
+    rec_put_u64(&b, T_TIMEOUT_MS, 300);
+    host_call(&h, OP_START, &b, &r);
+    CHECK_INT(r.kind, EXIT_TIMEOUT);
+    CHECK_STR(r.out.p, "left\n");
+    result_free(&r);
+    host_sh(&h, "sleep 0.2; pgrep -c sleep", &r);
+    CHECK_STR(r.out.p, "0\n");
+    result_free(&r);
+    host_stop(&h);
+}
+
 TEST(proc, terminal_with_resize)
 {
     struct host h;

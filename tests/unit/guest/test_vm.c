@@ -67,14 +67,18 @@ static uint64_t tsc_khz(void)
     return c * 1000000 / (uint64_t)(clock_read(CLOCK_MONOTONIC_RAW) - t);
 }
 
-static pid_t boot(struct host *h, const char *initrd)
+/* path: QEMU listens there instead of inheriting a connected socket */
+static pid_t boot(struct host *h, const char *initrd, const char *path)
 {
     int sv[2];
-    char chardev[64], append[512], kernel[300], drive[300];
+    char chardev[128], append[512], kernel[300], drive[300];
     *h = (struct host){.next_id = 1};
     CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, sv));
     fcntl(sv[0], F_SETFD, FD_CLOEXEC);
-    snprintf(chardev, sizeof chardev, "socket,id=c0,fd=%d", sv[1]);
+    if (path)
+        snprintf(chardev, sizeof chardev, "socket,id=c0,path=%s,server=on,wait=off", path);
+    else
+        snprintf(chardev, sizeof chardev, "socket,id=c0,fd=%d", sv[1]);
     snprintf(kernel, sizeof kernel, "%s/vmlinux", want("HUTCH_TEST_KERNEL"));
     snprintf(drive, sizeof drive, "id=d0,file=%s,format=raw,if=none,snapshot=on", want("HUTCH_TEST_DISK"));
     snprintf(append, sizeof append,
@@ -82,6 +86,7 @@ static pid_t boot(struct host *h, const char *initrd)
              "i8042.noaux i8042.nokbd i8042.nomux i8042.nopnp", (unsigned long long)tsc_khz());
     pid_t pid = fork();
     if (!pid) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         const char *serial = getenv("HUTCH_TEST_CONSOLE");
         char file[300];
         snprintf(file, sizeof file, "file:%s", serial ? serial : "/dev/null");
@@ -131,7 +136,7 @@ TEST(vm, boots_serves_freezes_and_powers_off)
     const char *initrd = "/tmp/.hutch-test-initrd";
     make_initrd(initrd);
     int64_t t = clock_mono();
-    pid_t qemu = boot(&h, initrd);
+    pid_t qemu = boot(&h, initrd, NULL);
     first_sync(&h, 4242);
     printf("# boot to ack: %lld ms\n", (long long)(clock_mono() - t) / 1000000);
     host_configure(&h);
@@ -152,7 +157,7 @@ TEST(vm, boots_serves_freezes_and_powers_off)
            (long long)time_of(&h, "true", 30));
 
     struct buf b = sh("hostname; cat /etc/machine-id; stat -f -c %T /run /sys/fs/cgroup /; cat /proc/self/cgroup; cat /proc/1/oom_score_adj; "
-                      "cat /proc/sys/kernel/panic; ls / | grep -c root-mnt; cat /sys/class/net/lo/flags; echo x > /dev/stdout; grep ^MemTotal /proc/meminfo >/dev/null && echo mem");
+                      "cat /proc/sys/kernel/panic; ls / | grep -c root-mnt; cat /sys/class/net/lo/flags; echo x > /dev/stdout; grep ^MemTotal /proc/meminfo >/dev/null && echo mem; grep VmRSS /proc/1/status");
     rec_put_str(&b, T_USER, "root");
     host_call(&h, OP_START, &b, &r);
     printf("# %s\n", r.msg);
@@ -169,7 +174,7 @@ TEST(vm, boots_serves_freezes_and_powers_off)
     host_call(&h, OP_START, &b, &r);
     CHECK_INT(r.kind, EXIT_TIMEOUT);
     result_free(&r);
-    b = sh("pgrep -c sleep; ls /sys/fs/cgroup/user | grep -c '^[0-9]'"); /* one group: this command's own */
+    b = sh("sleep 0.3; pgrep -c sleep; ls /sys/fs/cgroup/user | grep -c '^[0-9]'"); /* one group: this command's own */
     host_call(&h, OP_START, &b, &r);
     CHECK_STR(r.out.p, "0\n1\n");
     result_free(&r);
@@ -256,5 +261,63 @@ TEST(vm, boots_serves_freezes_and_powers_off)
     printf("# power-off: %lld ms, status %d\n", (long long)(clock_mono() - t) / 1000000, st);
     CHECK_INT(st, 0);
     unlink(initrd);
+}
+static double cpu_s(pid_t pid)
+{
+    char path[64], line[1024];
+    unsigned long u = 0, k = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *f = fopen(path, "r");
+    CHECK(f && fgets(line, sizeof line, f));
+    fclose(f);
+    CHECK(sscanf(strrchr(line, ')') + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &u, &k) == 2);
+    return (double)(u + k) / (double)sysconf(_SC_CLK_TCK);
+}
+
+static int dial(const char *path)
+{
+    struct sockaddr_un { unsigned short family; char path[108]; } a = {AF_UNIX, ""};
+    strcpy(a.path, path);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    CHECK(!connect(fd, (void *)&a, sizeof a));
+    return fd;
+}
+
+TEST(vm, an_absent_host_costs_nothing_and_may_come_and_go)
+{
+    struct host h;
+    struct result r = {0};
+    const char *initrd = "/tmp/.hutch-test-initrd", *path = "/tmp/.hutch-test-port";
+    make_initrd(initrd);
+    unlink(path);
+    pid_t qemu = boot(&h, initrd, path);
+    struct timespec ts = {.tv_sec = 1};
+    double used = 9;
+    for (int i = 0; i < 30 && used > 0.2; i++) { /* boot, then quiet */
+        double before = cpu_s(qemu);
+        nanosleep(&ts, NULL);
+        used = cpu_s(qemu) - before;
+    }
+    printf("# CPU while nobody is connected: %.0f ms a second\n", used * 1000);
+    CHECK(used <= 0.2);
+    for (uint32_t i = 1; i <= 3; i++) {
+        close(h.fd);
+        h.fd = dial(path);
+        h.at = h.in.n = 0;
+        host_sync(&h, 100 + i, true);
+        host_configure(&h);
+        host_sh(&h, "echo hi", &r);
+        CHECK_STR(r.out.p, "hi\n");
+        result_free(&r);
+        struct buf b = sh("yes");
+        host_req(&h, OP_START, &b); /* leave in the middle of its output */
+        nanosleep(&(struct timespec){.tv_nsec = 200 * NS_PER_MS}, NULL);
+    }
+    host_sync(&h, 999, true);
+    host_call(&h, OP_SHUTDOWN, NULL, &r);
+    result_free(&r);
+    int st;
+    CHECK(waitpid(qemu, &st, 0) == qemu && st == 0);
+    unlink(initrd), unlink(path);
 }
 TEST_MAIN

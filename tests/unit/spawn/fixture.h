@@ -15,7 +15,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -75,7 +74,7 @@ static inline void fx_spawner(void)
         snprintf(log, sizeof log, "%s/log", fx.dir);
         int fd = open(log, O_CREAT | O_APPEND | O_WRONLY, 0600);
         alarm(0);
-        prctl(PR_SET_PDEATHSIG, SIGTERM); /* a failed test leaves no spawner */
+        dup2(fd, 1);
         dup2(fd, 2);
         if (!access(exe, X_OK))
             execl(exe, exe, "--home", home, "--run", run, "--share", share, "--bin", bin, (char *)NULL);
@@ -94,10 +93,18 @@ static inline void fx_spawner(void)
     snprintf(fx.sock, sizeof fx.sock, "%s/spawn.sock", run);
 }
 
+/* A failed test leaves no spawner: it ends itself and its boxes on SIGTERM. */
+static inline void fx_abandon(void)
+{
+    if (fx.pid > 0)
+        kill(fx.pid, SIGTERM);
+}
+
 static inline void fx_start(void)
 {
     if (getuid())
         SKIP("needs root");
+    atexit(fx_abandon);
     if (system("command -v musl-gcc mkfs.ext4 >/dev/null"))
         SKIP("needs musl-gcc and mkfs.ext4");
     char src[PATH_MAX];
@@ -105,7 +112,7 @@ static inline void fx_start(void)
     strcpy(fx.dir, "/tmp/hutch-spawn-test-XXXXXX");
     CHECK(mkdtemp(fx.dir));
     CHECK_INT(sh("cd %s && mkdir -p bin run home/templates/" TID " root/tmp root/etc root/sbin root/proc && musl-gcc -static -O1 -o bin/hutch-agent %s/init.c "
-                 "&& cp bin/hutch-agent root/sbin/init && mkfs.ext4 -q -F -d root home/templates/" TID "/rootfs.ext4 16m",
+                 "&& cp bin/hutch-agent root/sbin/init && mkfs.ext4 -q -F -E nodiscard -d root home/templates/" TID "/rootfs.ext4 16m >/dev/null",
                  fx.dir, src), 0);
     fx_spawner();
     fx_connect();
@@ -119,6 +126,7 @@ static inline void fx_stop(void)
     close(fx.fd);
     kill(fx.pid, SIGTERM);
     waitpid(fx.pid, &st, 0);
+    fx.pid = 0;
     if (!WIFEXITED(st) || WEXITSTATUS(st))
         fx_log();
     CHECK(WIFEXITED(st) && !WEXITSTATUS(st));
@@ -218,9 +226,16 @@ static inline int count_lines(const char *cmd)
     pclose(f);
     return n;
 }
+/* Others may run spawners on this host: only our tag counts. */
 static inline struct census census(void)
 {
-    return (struct census){count_lines("cat /sys/block/loop*/loop/backing_file 2>/dev/null | grep -c hutch-spawn-test"),
-                           count_lines("find /sys/fs/cgroup -type d -path '*hutch-*' 2>/dev/null | wc -l"), count_lines("wc -l < /proc/self/mountinfo"),
+    char home[96], find[160];
+    uint32_t h = 2166136261u;
+    snprintf(home, sizeof home, "%s/home", fx.dir);
+    for (const char *p = home; *p; p++)
+        h = (h ^ (unsigned char)*p) * 16777619u;
+    snprintf(find, sizeof find, "find /sys/fs/cgroup -type d -path '*hutch-%08x*' 2>/dev/null | wc -l", h);
+    return (struct census){count_lines(({ static char c[200]; snprintf(c, sizeof c, "cat /sys/block/loop*/loop/backing_file 2>/dev/null | grep -c '%s/'", fx.dir); c; })),
+                           count_lines(find), count_lines("wc -l < /proc/self/mountinfo"),
                            count_lines("ls -l /proc/[0-9]*/ns/net 2>/dev/null | grep -o 'net:.*' | sort -u | wc -l")};
 }

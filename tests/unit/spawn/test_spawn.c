@@ -37,7 +37,7 @@ TEST(box, sees_no_host_path)
     struct tbox b = box_start();
     const char *m = ask(b.chan, "cat /proc/self/mountinfo");
     CHECK(strstr(m, " / / ") && strstr(m, "overlay"));
-    CHECK(!strstr(m, "hutch-spawn-test") && !strstr(m, "/home") && !strstr(m, "loop") && !strstr(m, "upper"));
+    CHECK(!strstr(m, "hutch-spawn-test") && !strstr(m, "/home") && !strstr(m, "loop") && !strstr(m, "/tmp"));
     CHECK_STR(ask(b.chan, "ls /sys/block"), "");
     CHECK_STR(ask(b.chan, "ls /sys/devices/virtual/block"), "");
     box_gone(&b);
@@ -48,7 +48,7 @@ TEST(box, hides_and_protects_kernel_files)
 {
     fx_start();
     struct tbox b = box_start(), c = box_start();
-    CHECK_STR(ask(b.chan, "cat /proc/kcore"), "");
+    CHECK_STR(ask(b.chan, "cat /proc/kcore"), access("/proc/kcore", F_OK) ? "No such file or directory" : "");
     CHECK_STR(ask(b.chan, "cat /proc/keys"), "");
     CHECK_STR(ask(b.chan, "cat /proc/timer_list"), "");
     CHECK_STR(ask(b.chan, "ls /proc/scsi"), access("/proc/scsi", F_OK) ? "No such file or directory" : "");
@@ -72,7 +72,7 @@ TEST(box, has_few_capabilities_and_a_filter)
     fx_start();
     struct tbox b = box_start();
     const char *st = ask(b.chan, "cat /proc/self/status");
-    CHECK(strstr(st, "CapEff:\t00000000a08"));
+    CHECK(strstr(st, "CapEff:\t00000000b0a4a5ff") && strstr(st, "CapBnd:\t00000000b0a4a5ff") && strstr(st, "CapInh:\t0000000000000000"));
     CHECK(strstr(st, "Seccomp:\t2") && strstr(st, "NoNewPrivs:\t0"));
     static const char *const denied[] = {"mount", "umount", "unshare", "clone_newuser", "keyctl", "fsopen", "setns", "syslog", "settime",
                                          "tiocsti", "sethostname", "ptrace1", "mknod", "handle", "personality"};

@@ -1,0 +1,111 @@
+#include "test.h"
+#include "core/config.h"
+#include "core/core.h"
+#include "core/exec.h"
+#include "core/lines.h"
+#include "core/sandbox.h"
+#include "core/tree.h"
+#include <fcntl.h>
+#include <sys/stat.h>
+
+static char got[8][32];
+static int ngot;
+static bool ended;
+static void on_line(void *arg, char *line)
+{
+    (void)arg;
+    if (ngot < 8)
+        snprintf(got[ngot++], 32, "%s", line);
+}
+static void on_eof(void *arg)
+{
+    (void)arg;
+    ended = true;
+}
+
+TEST(lines, splits_bounds_and_ends)
+{
+    struct loop *l = loop_new();
+    struct lines ln;
+    int p[2];
+    CHECK(!pipe(p));
+    lines_start(&ln, l, p[0], on_line, on_eof, NULL);
+    CHECK(write(p[1], "one\ntw", 6) == 6);
+    loop_turn(l, true);
+    CHECK_INT(ngot, 1);
+    CHECK(write(p[1], "o\nlast", 6) == 6);
+    close(p[1]);
+    for (int i = 0; i < 5 && !ended; i++)
+        loop_turn(l, true);
+    CHECK(ended);
+    CHECK_INT(ngot, 3);
+    CHECK_STR(got[1], "two");
+    CHECK_STR(got[2], "last");
+    lines_stop(&ln);
+    loop_free(l);
+}
+TEST(tree, removes_deep_folders_without_following_links)
+{
+    char base[] = "/tmp/hutch-tree-XXXXXX", cmd[256];
+    struct err e;
+    CHECK(mkdtemp(base));
+    snprintf(cmd, sizeof cmd, "mkdir -p %s/a/b/c %s/keep && touch %s/keep/f %s/a/b/x && ln -s %s/keep %s/a/b/link", base, base, base, base, base, base);
+    CHECK(!system(cmd));
+    int fd = open(base, O_RDONLY | O_DIRECTORY);
+    CHECK_INT(tree_remove(fd, "a", &e), 0);
+    CHECK(faccessat(fd, "a", F_OK, 0) && !faccessat(fd, "keep/f", F_OK, 0));
+    CHECK_INT(tree_remove(fd, "absent", &e), 0);
+    CHECK_INT(tree_remove(fd, "keep", &e), 0);
+    close(fd);
+    CHECK(!rmdir(base));
+}
+TEST(config, refuses_nonsense_by_name)
+{
+    struct config c;
+    struct err e;
+    setenv("HUTCH_POOL_VM", "many", 1);
+    CHECK_INT(config_load(&c, &e), -1);
+    CHECK(strstr(e.msg, "HUTCH_POOL_VM"));
+    setenv("HUTCH_POOL_VM", "3", 1);
+    setenv("HUTCH_HOME", "relative", 1);
+    CHECK_INT(config_load(&c, &e), -1);
+    CHECK(strstr(e.msg, "HUTCH_HOME"));
+    setenv("HUTCH_HOME", "/tmp/x//", 1);
+    setenv("HUTCH_ACCEL", "warp", 1);
+    CHECK_INT(config_load(&c, &e), -1);
+    setenv("HUTCH_ACCEL", "tcg", 1);
+    CHECK_INT(config_load(&c, &e), 0);
+    CHECK_STR(c.home, "/tmp/x");
+    CHECK_INT(c.pool_vm, 3);
+    CHECK_INT(c.default_tier, TIER_VM);
+}
+TEST(signals, names_and_numbers)
+{
+    CHECK_INT(signal_number("SIGTERM"), 15);
+    CHECK_INT(signal_number("kill"), 9);
+    CHECK_INT(signal_number("2"), 2);
+    CHECK_INT(signal_number("0"), -1);
+    CHECK_INT(signal_number("65"), -1);
+    CHECK_INT(signal_number("SIGNOPE"), -1);
+    CHECK_STR(signal_name(9), "SIGKILL");
+}
+TEST(tiers, names)
+{
+    enum tier t;
+    CHECK(!tier_parse("vm", &t) && t == TIER_VM);
+    CHECK(!tier_parse("container", &t) && t == TIER_CONTAINER);
+    CHECK(tier_parse("VM", &t) && tier_parse("", &t));
+}
+TEST(doctor, names_every_requirement)
+{
+    struct config c = {.home = "/nonexistent"};
+    struct doctor_check checks[32];
+    size_t n = doctor_run(&c, checks, 32);
+    CHECK(n >= 10);
+    for (size_t i = 0; i < n; i++) {
+        CHECK(*checks[i].found);
+        if (strcmp(checks[i].status, "ok"))
+            CHECK(*checks[i].lost && *checks[i].mend);
+    }
+}
+TEST_MAIN
