@@ -41,4 +41,4 @@ void json_print(struct json *j); /* one line on stdout */
 bool daemon_answers(struct cli *x, struct json **ret_health); /* ret may be NULL */
 int daemon_start(struct cli *x, bool quiet);                  /* until /healthz answers; 0 also if someone else was faster */
 char *daemon_find(struct cli *x);                             /* path of hutchd; owned; NULL with x->err */
-int daemon_wait_gone(struct cli *x, int64_t ns);              /* until the socket is silent */
+int daemon_wait_gone(struct cli *x, int64_t pid, int64_t ns); /* until the socket is silent and, if pid > 0, the process has ended */

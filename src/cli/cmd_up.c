@@ -41,13 +41,14 @@ static int exec_up(struct cli *x, struct args *a)
 static int exec_down(struct cli *x, struct args *a)
 {
     x->no_start = true;
-    if (x->local && !daemon_answers(x, NULL)) {
+    auto_json h = NULL;
+    if (!daemon_answers(x, &h) && x->local) {
         (void)fprintf(stderr, "hutch: hutchd does not run\n");
         return 0;
     }
     auto_buf b = {0};
     buf_printf(&b, "{\"keep\":%s}", args_flag(a, "keep") ? "true" : "false");
-    if (api_call(x, "POST", "/v1/shutdown", &b, NULL) || daemon_wait_gone(x, 60 * NS_PER_S))
+    if (api_call(x, "POST", "/v1/shutdown", &b, NULL) || daemon_wait_gone(x, x->local ? jget_i64(h, "pid", 0) : 0, 60 * NS_PER_S))
         return cli_fail(x);
     return 0;
 }

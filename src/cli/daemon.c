@@ -184,12 +184,12 @@ int daemon_start(struct cli *x, bool quiet)
     return wait_ready(x, pid, log, log_from);
 }
 
-int daemon_wait_gone(struct cli *x, int64_t ns)
+int daemon_wait_gone(struct cli *x, int64_t pid, int64_t ns)
 {
     int64_t deadline = clock_mono() + ns;
-    while (daemon_answers(x, NULL)) {
+    while (daemon_answers(x, NULL) || (pid > 0 && (kill((pid_t)pid, 0) == 0 || errno == EPERM))) {
         if (clock_mono() > deadline)
-            return err_set(&x->err, E_TIMEOUT, "hutchd still answers after %lld s", (long long)(ns / NS_PER_S));
+            return err_set(&x->err, E_TIMEOUT, "hutchd is still there after %lld s", (long long)(ns / NS_PER_S));
         (void)usleep(20000);
     }
     return 0;

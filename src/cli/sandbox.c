@@ -141,7 +141,8 @@ void sandbox_tier(struct json *sb, char out[48])
 {
     struct json *iso = json_get(sb, "isolation");
     const char *accel = jget_str(iso, "accel", "");
-    (void)snprintf(out, 48, "%.20s%s%.20s", jget_str(iso, "tier", "-"), *accel ? "/" : "", accel);
+    bool shown = *accel && strcmp(accel, "none") != 0;
+    (void)snprintf(out, 48, "%.20s%s%.20s", jget_str(iso, "tier", "-"), shown ? "/" : "", shown ? accel : "");
 }
 
 /* -- builds -- */

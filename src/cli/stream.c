@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -102,10 +103,27 @@ int exit_status(struct json *exit, bool quiet)
 
 /* -- standard input -- */
 
-struct pump { struct cli x; char *target; int fd; };
+/* Shared by the pump and the reader of the stream; whoever leaves last frees it. A refused write must not leave the command
+ * waiting for ever, nor end its input early as if that were all: the pump then cuts the stream (which kills the command) and
+ * leaves the reason here. */
+struct pump {
+    struct cli x; /* url, key, err and hint of the last write: the pump's own */
+    char *target;
+    int fd;
+    pthread_mutex_t mu;
+    int refs;
+    int cut_fd;  /* socket of the stream, -1 once the reader has left */
+    bool failed; /* x.err is why */
+};
 
-static void pump_free(struct pump *p)
+static void pump_unref(struct pump *p)
 {
+    pthread_mutex_lock(&p->mu);
+    int left = --p->refs;
+    pthread_mutex_unlock(&p->mu);
+    if (left)
+        return;
+    pthread_mutex_destroy(&p->mu);
     free(p->x.url);
     free(p->x.key);
     free(p->target);
@@ -126,7 +144,22 @@ static int post_stdin(struct pump *p, const char *data, size_t n, bool eof)
     if (!c)
         return -1;
     int status = http_client_call(c, "POST", t, headers, data, n, &b, &p->x.err);
+    if (status >= 400)
+        api_problem(&p->x, status, b.p, b.n);
     return status >= 200 && status < 300 ? 0 : -1;
+}
+
+static void pump_fail(struct pump *p)
+{
+    /* It ended, or closed its input: its own business, and the stream tells the end. */
+    if (p->x.err.code == E_NOT_FOUND || p->x.err.code == E_GONE || p->x.err.code == E_CONFLICT)
+        return;
+    pthread_mutex_lock(&p->mu);
+    if (p->cut_fd >= 0) {
+        p->failed = true;
+        (void)shutdown(p->cut_fd, SHUT_RDWR);
+    }
+    pthread_mutex_unlock(&p->mu);
 }
 
 static void *pump_main(void *arg)
@@ -134,17 +167,17 @@ static void *pump_main(void *arg)
     struct pump *p = arg;
     char data[65536];
     ssize_t n = 0;
-    /* A refusal means that the command or the sandbox ended: the output side tells that story. */
-    while ((n = read(p->fd, data, sizeof data)) > 0 || (n < 0 && errno == EINTR))
-        if (n > 0 && post_stdin(p, data, (size_t)n, false))
-            break;
-    if (n <= 0)
-        (void)post_stdin(p, "", 0, true);
-    pump_free(p);
+    int rc = 0;
+    while (!rc && ((n = read(p->fd, data, sizeof data)) > 0 || (n < 0 && errno == EINTR)))
+        if (n > 0)
+            rc = post_stdin(p, data, (size_t)n, false);
+    if (rc || post_stdin(p, "", 0, true))
+        pump_fail(p);
+    pump_unref(p);
     return NULL;
 }
 
-static int pump_start(struct cli *x, const struct exec_run *r, int64_t pid)
+static struct pump *pump_start(struct cli *x, const struct exec_run *r, int64_t pid, int cut_fd)
 {
     char num[24];
     (void)snprintf(num, sizeof num, "%lld", (long long)pid);
@@ -152,15 +185,35 @@ static int pump_start(struct cli *x, const struct exec_run *r, int64_t pid)
     p->x.url = xstrdup(x->url); /* its own: it may outlive main */
     p->x.key = x->key ? xstrdup(x->key) : NULL;
     p->fd = r->stdin_fd;
+    p->cut_fd = cut_fd;
+    p->refs = 2;
     p->target = url("/v1/sandboxes/{}/processes/{}/stdin", r->id, num);
+    pthread_mutex_init(&p->mu, NULL);
     pthread_t t;
     int rc = pthread_create(&t, NULL, pump_main, p);
     if (rc) {
-        pump_free(p);
-        return err_sys(&x->err, rc, "cannot start the input thread");
+        p->refs = 1;
+        pump_unref(p);
+        (void)err_sys(&x->err, rc, "cannot start the input thread");
+        return NULL;
     }
     (void)pthread_detach(t); /* it may sit in read(2) for ever; exit ends it */
-    return 0;
+    return p;
+}
+
+/* The reader leaves: no cutting any more. True if it was the pump that cut; then x->err says why. */
+static bool pump_leave(struct cli *x, struct pump *p)
+{
+    pthread_mutex_lock(&p->mu);
+    p->cut_fd = -1;
+    bool failed = p->failed;
+    if (failed) {
+        x->err = p->x.err;
+        memcpy(x->hint, p->x.hint, sizeof x->hint);
+    }
+    pthread_mutex_unlock(&p->mu);
+    pump_unref(p);
+    return failed;
 }
 
 /* -- output -- */
@@ -195,7 +248,7 @@ static void send_signal(struct cli *x, const struct exec_run *r, int64_t pid, in
 }
 
 /* 1: the stream is complete, 0: go on, -1: x->err */
-static int on_line(struct cli *x, struct exec_run *r, struct str line, int64_t *pid)
+static int on_line(struct cli *x, struct exec_run *r, struct http_client *c, struct str line, int64_t *pid, struct pump **pump)
 {
     auto_json j = json_parse_obj(line.p, line.n, &x->err);
     if (!j)
@@ -207,7 +260,9 @@ static int on_line(struct cli *x, struct exec_run *r, struct str line, int64_t *
         return put_bytes(x, r, r->err_fd, j);
     if (!strcmp(ev, "started")) {
         *pid = jget_i64(j, "pid", 0);
-        return r->stdin_fd >= 0 ? pump_start(x, r, *pid) : 0;
+        if (r->stdin_fd >= 0 && !*pump && !(*pump = pump_start(x, r, *pid, http_client_fd(c))))
+            return -1;
+        return 0;
     }
     if (!strcmp(ev, "lost")) {
         (void)fprintf(stderr, "hutch: %lld bytes of output were lost\n", (long long)jget_i64(j, "bytes", 0));
@@ -236,6 +291,7 @@ int exec_stream(struct cli *x, struct exec_run *r)
     struct lines l = {.c = c, .sigfd = x->sigfd > 0 ? x->sigfd : -1};
     struct str line;
     int64_t pid = 0;
+    struct pump *pump = NULL;
     int rc = 0, signals = 0;
     if (x->caught) {
         r->left_by = x->caught;
@@ -245,7 +301,7 @@ int exec_stream(struct cli *x, struct exec_run *r)
     while (rc == 0) {
         switch (lines_next(&l, -1, &line, &x->err)) {
         case LINES_LINE:
-            rc = on_line(x, r, line, &pid);
+            rc = on_line(x, r, c, line, &pid, &pump);
             break;
         case LINES_SIGNAL: {
             int sig = signals_take(x->sigfd);
@@ -271,5 +327,7 @@ int exec_stream(struct cli *x, struct exec_run *r)
         }
     }
     splitter_free(&l.split);
+    if (pump && pump_leave(x, pump) && rc < 0)
+        return err_wrap(&x->err, "standard input");
     return rc < 0 && !r->pipe_broken ? -1 : 0;
 }

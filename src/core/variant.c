@@ -64,7 +64,7 @@ static void prepared(struct entry *en, const struct err *e)
     vm_build_prepared(b, e);
 }
 
-static void sync_done(void *arg, const struct err *e, struct rec r)
+static void frozen(void *arg, const struct err *e, struct rec r)
 {
     (void)r;
     prepared(arg, e);
@@ -73,14 +73,16 @@ static void sync_done(void *arg, const struct err *e, struct rec r)
 static void step_done(void *arg, const struct err *e)
 {
     struct entry *en = arg;
-    static const struct call_ops ops = {.done = sync_done};
+    static const struct call_ops ops = {.done = frozen};
     struct err no;
     en->prime = NULL;
     if (e) {
         prepared(en, e);
         return;
     }
-    if (!agent_call(en->agent, OP_SYNC, NULL, &ops, en, &no))
+    /* user processes and file systems stand still until the first configure after a restore thaws them: nothing of the
+     * template's own (START) runs on old entropy, an old clock or the template's identity */
+    if (!agent_call(en->agent, OP_FREEZE, NULL, &ops, en, &no))
         prepared(en, &no);
 }
 

@@ -85,12 +85,10 @@ int cgroup_host_open(struct cgroup_host *h, const char *mountinfo, const char *t
     h->version = cg_mount_find(text, "cgroup", "memory", at, sizeof at) ? 1 : 2;
     if (h->version == 2)
         return cg2_host_open(h, text, true, e);
-    if (cg1_host_open(h, text, e))
-        return -1;
     struct err why;
     if (cg2_host_open(h, text, false, &why)) /* optional beside v1: the v1 freezer does the same, slower */
         (void)snprintf(h->note, sizeof h->note, "no cgroup2 beside v1: kill and freeze by the v1 freezer");
-    return 0;
+    return cg1_host_open(h, text, e);
 }
 
 void cgroup_host_close(struct cgroup_host *h, bool rm)

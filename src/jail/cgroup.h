@@ -26,7 +26,7 @@ struct cgroup_host {
     char tag[CG_NAME];
     int tree[CG_TREES];   /* v1: our directory in each hierarchy; a co-mounted one is opened once, the others are -1 */
     int v2;               /* cgroup2: our directory; -1: none (v1 only) */
-    bool v2_kill;
+    bool v2_kill, v2_cpu; /* cgroup2: has cgroup.kill; counts CPU time */
     char note[96];        /* what is missing, for the operator */
 };
 

@@ -26,6 +26,7 @@ int cg2_host_open(struct cgroup_host *h, const char *mountinfo, bool controllers
     if (controllers && (sys = cg_write(own, "cgroup.subtree_control", "+cpu +memory +pids")))
         return err_sys(e, sys, "cgroup2: controllers");
     h->v2_kill = !faccessat(own, "cgroup.kill", W_OK, 0);
+    h->v2_cpu = !faccessat(own, "cpu.stat", R_OK, 0);
     if (!h->v2_kill && controllers)
         return err_set(e, E_UNSUPPORTED, "cgroup2 without cgroup.kill (Linux 5.14)");
     h->v2 = take_fd(&own);

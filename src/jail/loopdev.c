@@ -31,6 +31,8 @@ int loopdev_attach(int image, bool read_only, const char *scratch, char *path, s
     struct loop_config c;
     memset(&c, 0, sizeof c);
     c.fd = (uint32_t)image;
+    /* Buffered, not direct: attaching with direct I/O syncs the file first, and every later flush waits for the disk. The
+     * cache of the backing file is charged to the box that writes. See docs/decisions/012-writable-layers.md. */
     c.info.lo_flags = LO_FLAGS_AUTOCLEAR | (read_only ? LO_FLAGS_READ_ONLY : 0);
     for (int i = 0; i < TRIES; i++) {
         long n = ioctl(ctl, LOOP_CTL_GET_FREE);
@@ -41,10 +43,6 @@ int loopdev_attach(int image, bool read_only, const char *scratch, char *path, s
             return err_sys(e, errno, "loop device %ld", n);
         if (!ioctl(dev, LOOP_CONFIGURE, &c))
             return take_fd(&dev);
-        if (errno == EINVAL && c.info.lo_flags & LO_FLAGS_DIRECT_IO) {
-            c.info.lo_flags &= ~(uint32_t)LO_FLAGS_DIRECT_IO; /* the backing file system cannot; buffered is slower, not wrong */
-            continue;
-        }
         if (errno != EBUSY)
             return err_sys(e, errno, "LOOP_CONFIGURE");
     }

@@ -9,7 +9,6 @@
 #include "jail/sys.h"
 #include "spawn/server.h"
 #include "spawn/server_task.h"
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,10 +23,11 @@
 
 struct pack {
     struct server *s;
-    char image[PATH_LEN], bytes[24];
+    char bytes[24];
     uint32_t size_mib, slack_mib, uid;
     bool archive;
     int in, progress, errs, root, program;
+    int dir; /* templates/<tid>.tmp */
 };
 
 static void step(struct pack *p, const char *what)
@@ -55,7 +55,8 @@ static int unpack(struct pack *p, int fs, struct err *e)
     bool armed = false;
     if (jail_spawn(&j, &child, e))
         return -1;
-    auto_fd sync = child.sync, pidfd = child.pidfd;
+    auto_fd sync = child.sync;
+    (void)close(child.pidfd);
     auto_fd out = mount_clone(fs, "", false, e);
     if (out < 0 || ns_map_ids(child.pid, jail_first_id(JAIL_UNTAR), p->uid, jail_id_count(JAIL_UNTAR), &userns, e) ||
         mount_idmap(out, userns, e) || mount_attr(out, MATTR_NOSUID | MATTR_NODEV | MATTR_NOEXEC, false, e) ||
@@ -93,22 +94,23 @@ static int program2(const char *const *argv, int ok_status, struct err *e)
     return ok_status && strstr(e->msg, text) ? 0 : -1; /* e2fsck: 1 = repaired */
 }
 
-static int shrink(struct pack *p, struct err *e)
+static int shrink(struct pack *p, int image, struct err *e)
 {
-    const char *const fsck[] = {"/usr/sbin/e2fsck", "-fy", p->image, NULL};
-    const char *const min[] = {"/usr/sbin/resize2fs", "-M", p->image, NULL};
+    char path[48], size[24];
+    (void)snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getpid(), image); /* as in disk_mkfs */
+    const char *const fsck[] = {"/usr/sbin/e2fsck", "-fy", path, NULL};
+    const char *const min[] = {"/usr/sbin/resize2fs", "-M", path, NULL};
     struct stat st;
-    char size[24];
     step(p, "checking");
     if (program2(fsck, 1, e))
         return -1;
     step(p, "shrinking");
     if (program2(min, 0, e))
         return -1;
-    if (stat(p->image, &st) < 0)
+    if (fstat(image, &st) < 0)
         return err_sys(e, errno, "image");
     (void)snprintf(size, sizeof size, "%lluK", (unsigned long long)st.st_size / 1024 + (unsigned long long)p->slack_mib * 1024);
-    const char *const grow[] = {"/usr/sbin/resize2fs", p->image, size, NULL};
+    const char *const grow[] = {"/usr/sbin/resize2fs", path, size, NULL};
     if (p->slack_mib && program2(grow, 0, e))
         return -1;
     return 0;
@@ -118,11 +120,11 @@ static int build(struct pack *p, struct err *e)
 {
     struct stat st;
     step(p, "formatting");
-    if (disk_mkfs(p->image, p->size_mib, 0, NULL, e))
-        return -1;
-    auto_fd image = open(p->image, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    auto_fd image = openat(p->dir, "rootfs.ext4", O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (image < 0)
         return err_sys(e, errno, "image");
+    if (disk_mkfs(image, p->size_mib, 0, NULL, e))
+        return -1;
     auto_fd fs = mount_image(image, false, p->s->scratch, e);
     if (fs < 0 || fstat(fs, &st) < 0)
         return -1;
@@ -135,7 +137,7 @@ static int build(struct pack *p, struct err *e)
         return err_sys(e, errno, "writing the image");
     (void)close(take_fd(&top));
     (void)close(take_fd(&fs));
-    if (wait_unmounted(st.st_dev, e) || shrink(p, e))
+    if (wait_unmounted(st.st_dev, e) || shrink(p, image, e))
         return -1;
     if (fsync(image) < 0 || fchmod(image, 0644) < 0)
         return err_sys(e, errno, "image");
@@ -152,7 +154,7 @@ static int body(void *arg, struct err *e)
     char line[320];
     int n = snprintf(line, sizeof line, "error %s %s\n", err_name(e->code), e->msg);
     (void)fd_write_all(p->progress, line, (size_t)n);
-    (void)unlink(p->image);
+    (void)unlinkat(p->dir, "rootfs.ext4", 0);
     return -1;
 }
 
@@ -178,7 +180,6 @@ static int start(struct server *s, struct box *b, const struct sp_pack *q, int i
     if (made < 0)
         return -1;
     (void)unlinkat(made, "rootfs.ext4", 0);
-    (void)snprintf(p.image, sizeof p.image, "%s/%s/rootfs.ext4", s->home, dir);
     (void)snprintf(p.bytes, sizeof p.bytes, "%llu", (unsigned long long)q->size_mib << 20);
     p.s = s;
     p.size_mib = q->size_mib;
@@ -200,6 +201,7 @@ static int start(struct server *s, struct box *b, const struct sp_pack *q, int i
     fds_keep(&keep, p.progress = progress);
     fds_keep(&keep, p.errs = errs);
     fds_keep(&keep, p.root = root);
+    fds_keep(&keep, p.dir = made);
     fds_keep(&keep, p.program);
     return task_start(b, &keep, body, &p, e);
 }

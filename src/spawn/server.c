@@ -17,7 +17,6 @@
 #define QUEUE_MAX 512 /* messages the daemon has not taken; then it is dropped and must come again and ask */
 #define QUEUE_LOW 64  /* above this no more requests are read from it */
 #define TURN_MAX  8   /* requests per turn */
-#define QUIET_MS  3   /* without events before work is done ahead */
 
 struct out { struct list link; struct sp_rep rep; int fds[3], nfds; };
 
@@ -229,21 +228,18 @@ static void bury(struct server *s)
 int server_run(struct server *s)
 {
     struct epoll_event ev[32];
-    bool idle_work = true; /* maybe; found out after a quiet moment, so that no request waits for it */
-    if (server_watch(s, &s->w_listen, s->listener, on_accept, NULL) < 0 || server_watch(s, &s->w_sig, s->sigfd, on_signal, NULL) < 0)
+    if (server_watch(s, &s->w_listen, s->listener, on_accept, NULL) < 0 || server_watch(s, &s->w_sig, s->sigfd, on_signal, NULL) < 0 ||
+        (s->worker >= 0 && worker_watch(s) < 0))
         return -1;
     while (!s->stop) {
-        int wait = box_retry(s, clock_mono());
-        if (idle_work && (wait < 0 || wait > QUIET_MS))
-            wait = QUIET_MS;
-        int n = epoll_wait(s->epoll, ev, 32, wait);
+        int n = epoll_wait(s->epoll, ev, 32, box_retry(s, clock_mono()));
         for (int i = 0; i < n; i++) {
             struct watch *w = ev[i].data.ptr;
             if (w->fn)
                 w->fn(s, w);
         }
         bury(s);
-        idle_work = n > 0 || (idle_work && disk_refill(s));
+        disk_refill(s);
     }
     log_info("stopping");
     return 0;

@@ -3,8 +3,9 @@
  * while an event batch is being handled (server_bury).
  *
  * Files: server.c (loop, connection, queue), server_box.c (life and death of a
- * box), server_disk.c (template mounts, writable layers), server_host.c (what
- * is made once at start), op_*.c (one family of requests each). */
+ * box), server_disk.c (template mounts, writable layers), server_worker.c (a
+ * process for disk work), server_task.c (processes for long work),
+ * server_host.c (what is made once at start), op_*.c (one family of requests each). */
 #pragma once
 #include "base/err.h"
 #include "base/list.h"
@@ -21,7 +22,7 @@
 #define LOG_TAIL    4096
 #define PATH_LEN    512
 #define POOL_KINDS  4
-#define POOL_DEPTH  4
+#define POOL_DEPTH  8
 
 struct server;
 struct watch { int fd; void (*fn)(struct server *s, struct watch *w); void *arg; };
@@ -41,7 +42,7 @@ struct box {
     uint64_t start_seq;           /* the request to answer when exec succeeded; 0: none */
     uint64_t start_gen;           /* … on which connection */
     int start_fds[3], nstart_fds; /* what it gets besides (pack, tool: read ends of pipes); owned */
-    bool removing;
+    bool removing, files_leaving;  /* SP_REMOVE was asked; the worker deletes its files */
     struct { uint64_t seq, gen; } remover[4];
     int nremovers;
     int64_t retry_at;             /* cgroup removal; 0: none */
@@ -62,19 +63,22 @@ struct box {
 
 struct template { char id[SP_ID]; int mnt; };
 struct upper { int mnt; uint32_t mib, inodes; char name[32]; };
-struct pool { uint32_t mib, inodes; int64_t used; struct upper item[POOL_DEPTH]; int n; };
+struct pool { uint32_t mib, inodes; int64_t used; struct upper item[POOL_DEPTH]; int n, ordered; };
 
 struct out;
 struct conn { int fd; uint64_t gen; struct watch w; struct list queue; int queued; bool want_write, paused; };
 
 struct server {
     const char *home, *run, *share, *bin;
-    int home_fd;
+    int home_fd, fs_fd; /* HOME, HOME/fs */
     uint32_t allow_uid;
     uint32_t uid_base;
     char tag[CG_NAME];
     int epoll, listener, lock, sigfd, uid_lock;
-    struct watch w_listen, w_sig;
+    struct watch w_listen, w_sig, w_worker;
+    int worker;                     /* socket of the disk worker; -1: none */
+    pid_t worker_pid;
+    int nstarting;
     struct conn conn;
     struct map boxes;
     struct list graves;
@@ -127,18 +131,29 @@ void box_kill(struct box *b);
 void box_discard(struct box *b);                            /* before anything of it ran: kill, wait, undo all, forget */
 void box_remove(struct box *b, uint64_t gen, uint64_t seq); /* kill if alive, then everything goes, then the answer */
 int box_remove_dir(struct server *s, const char *id);
+void box_files_removed(struct server *s, const char *id);
+void box_worker_lost(struct server *s);
 int box_retry(struct server *s, int64_t now);               /* due cgroup removals -> ms until the next, -1: none */
 
 /* server_disk.c */
 int disk_template(struct server *s, const char *id, struct err *e) __attribute__((warn_unused_result)); /* -> detached mount, borrowed */
 void disk_template_drop(struct server *s, const char *id);
 int disk_upper(struct server *s, const char *box, uint32_t mib, uint32_t inodes, struct err *e) __attribute__((warn_unused_result)); /* -> mount, owned */
-bool disk_refill(struct server *s);                          /* one step of pool work; false: nothing to do */
+void disk_refill(struct server *s);                          /* orders layers from the worker */
+int disk_ready_make(struct server *s, uint64_t serial, uint32_t mib, uint32_t inodes, struct err *e) __attribute__((warn_unused_result)); /* in the worker */
+void disk_ready_done(struct server *s, uint64_t serial, uint32_t mib, uint32_t inodes, int mnt, const struct err *e);
+void disk_worker_lost(struct server *s);
 void disk_abandon(int upper_mnt);                            /* its content is not wanted any more: do not write it back */
 void disk_fini(struct server *s);
-int disk_mkfs(const char *path, uint32_t mib, uint32_t inodes, const char *from_dir, struct err *e) __attribute__((warn_unused_result));
+int disk_mkfs(int image, uint32_t mib, uint32_t inodes, const char *from_dir, struct err *e) __attribute__((warn_unused_result));
 int run_program(const char *const *argv, struct err *e) __attribute__((warn_unused_result)); /* blocks; 0 on exit status 0 */
 int disk_sparse_copy(int from, int to, struct err *e) __attribute__((warn_unused_result));
+
+/* server_worker.c */
+int worker_start(struct server *s, struct err *e) __attribute__((warn_unused_result));
+int worker_watch(struct server *s);
+bool worker_make(struct server *s, uint64_t serial, uint32_t mib, uint32_t inodes); /* false: do it yourself */
+bool worker_remove(struct server *s, const char *id);
 
 /* op_*.c: answer now, or leave start_seq in the box */
 struct request { uint64_t gen; const struct sp_req *q; int *fds; int nfds; };

@@ -131,6 +131,8 @@ static void box_free(struct box *b)
     server_unwatch(s, &b->w_pid);
     server_unwatch(s, &b->w_sync);
     server_unwatch(s, &b->w_err);
+    if (b->sync >= 0)
+        s->nstarting--;
     int *fd[] = {&b->pidfd, &b->sync, &b->chan, &b->qmp, &b->errpipe, &b->upper, &b->disk, &b->start_fds[0], &b->start_fds[1], &b->start_fds[2]};
     for (unsigned i = 0; i < sizeof fd / sizeof *fd; i++)
         close_fd(fd[i]);
@@ -174,14 +176,45 @@ int box_remove_dir(struct server *s, const char *id)
     return 0;
 }
 
-static void remove_now(struct box *b)
+static void remove_done(struct box *b)
 {
     struct server *s = b->srv;
-    if (b->kind == SP_KIND_BOX || b->kind == SP_KIND_VM)
-        (void)box_remove_dir(s, b->id); /* logged there */
     for (int i = 0; i < b->nremovers; i++)
         server_ok(s, b->remover[i].gen, b->remover[i].seq);
     box_free(b);
+}
+
+static void remove_files(struct box *b)
+{
+    bool files = b->kind == SP_KIND_BOX || b->kind == SP_KIND_VM;
+    if (b->files_leaving)
+        return;
+    if (files && worker_remove(b->srv, b->id)) {
+        b->files_leaving = true;
+        return;
+    }
+    if (files)
+        (void)box_remove_dir(b->srv, b->id); /* logged there */
+    remove_done(b);
+}
+
+void box_files_removed(struct server *s, const char *id)
+{
+    struct box *b = box_find(s, id);
+    if (b && b->files_leaving)
+        remove_done(b);
+}
+
+void box_worker_lost(struct server *s)
+{
+    size_t i = 0;
+    for (struct map_entry *m; (m = map_next(&s->boxes, &i));) {
+        struct box *b = m->value;
+        if (!b->files_leaving)
+            continue;
+        b->files_leaving = false;
+        remove_files(b);
+    }
 }
 
 /* Control groups may stay busy for a moment after the last process was waited for. */
@@ -199,7 +232,7 @@ static void try_remove(struct box *b)
     if (b->cg.live)
         log_warn("%s: control group left behind, the next start sweeps it", b->id);
     if (b->removing)
-        remove_now(b);
+        remove_files(b);
 }
 
 int box_retry(struct server *s, int64_t now)
@@ -262,6 +295,8 @@ static void start_over(struct box *b, const struct err *e)
 {
     struct server *s = b->srv;
     server_unwatch(s, &b->w_sync);
+    if (b->sync >= 0)
+        s->nstarting--;
     close_fd(&b->sync);
     if (e) {
         log_warn("%s: start failed: %s", b->id, e->msg);
@@ -308,6 +343,7 @@ void box_started(struct box *b, const struct jailed *j)
     b->pidfd = j->pidfd;
     b->sync = j->sync;
     b->state = BX_STARTING;
+    b->srv->nstarting += b->sync >= 0;
     /* epoll only fails for lack of memory or watches: then the box would be deaf, so give up on it */
     if (server_watch(b->srv, &b->w_pid, b->pidfd, on_exit_fd, b) < 0 ||
         (b->sync >= 0 && (fd_nonblock(b->sync) < 0 || server_watch(b->srv, &b->w_sync, b->sync, on_sync, b) < 0)))
@@ -382,7 +418,7 @@ void box_remove(struct box *b, uint64_t gen, uint64_t seq)
     if (b->state == BX_DEAD) {
         if (first && !b->retry_at)
             try_remove(b);
-        return;
+        return; /* else: under way already, the answer comes with the first one's */
     }
     if (b->upper >= 0) {
         disk_abandon(b->upper);

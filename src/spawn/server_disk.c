@@ -50,9 +50,11 @@ int run_program(const char *const *argv, struct err *e)
     return WEXITSTATUS(st) ? err_set(e, E_INTERNAL, "%s failed with status %d", name, WEXITSTATUS(st)) : 0;
 }
 
-int disk_mkfs(const char *path, uint32_t mib, uint32_t inodes, const char *from_dir, struct err *e)
+/* By descriptor, named through /proc: no directory of the home is walked again, so nothing can be swapped under us. */
+int disk_mkfs(int image, uint32_t mib, uint32_t inodes, const char *from_dir, struct err *e)
 {
-    char size[24], count[24];
+    char size[24], count[24], path[48];
+    (void)snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getpid(), image);
     const char *argv[24] = {"/usr/sbin/mkfs.ext4", "-q", "-F", "-m", "0", "-b", "4096", "-E",
                             /* a new sparse file is all zeros: nothing to write, nothing left for a kernel thread to do */
                             "assume_storage_prezeroed=1,nodiscard,root_owner=0:0"};
@@ -139,34 +141,38 @@ void disk_template_drop(struct server *s, const char *id)
 static void blank_name(uint32_t mib, uint32_t inodes, char *out, size_t size)
 {
     if (inodes)
-        (void)snprintf(out, size, "fs/%u-%u.ext4", mib, inodes);
+        (void)snprintf(out, size, "%u-%u.ext4", mib, inodes);
     else
-        (void)snprintf(out, size, "fs/%u.ext4", mib);
+        (void)snprintf(out, size, "%u.ext4", mib);
 }
 
 /* fs/<mib>.ext4, made once per size. Blocks some 10 ms that one time. */
 static int blank_open(struct server *s, uint32_t mib, uint32_t inodes, struct err *e)
 {
-    char name[48], tmp[PATH_LEN + 64], dir[PATH_LEN + 16], sub[PATH_LEN + 32], to[PATH_LEN + 64];
+    static const char tmp[] = ".new.ext4";
+    char name[48], dir[PATH_LEN + 16], sub[PATH_LEN + 32];
     blank_name(mib, inodes, name, sizeof name);
-    int fd = server_home_open(s, O_RDONLY, e, "%s", name);
-    if (fd >= 0 || e->sys != ENOENT)
+    int fd = openat(s->fs_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0)
         return fd;
+    if (errno != ENOENT)
+        return err_sys(e, errno, "empty disk");
     (void)snprintf(dir, sizeof dir, "%s/blank", s->scratch);
     (void)mkdir(dir, 0755); /* the two directories overlay needs, put in by mkfs */
     (void)snprintf(sub, sizeof sub, "%s/upper", dir);
     (void)mkdir(sub, 0755);
     (void)snprintf(sub, sizeof sub, "%s/work", dir);
     (void)mkdir(sub, 0755);
-    (void)snprintf(tmp, sizeof tmp, "%s/fs/.new.ext4", s->home);
-    (void)snprintf(to, sizeof to, "%s/%s", s->home, name);
-    (void)unlink(tmp);
-    if (disk_mkfs(tmp, mib, inodes, dir, e))
-        return err_wrap(e, "empty disk of %u MiB", mib);
-    if (rename(tmp, to) < 0)
+    (void)unlinkat(s->fs_fd, tmp, 0);
+    auto_fd made = openat(s->fs_fd, tmp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (made < 0)
         return err_sys(e, errno, "empty disk");
-    log_info("made %s", name);
-    return server_home_open(s, O_RDONLY, e, "%s", name);
+    if (disk_mkfs(made, mib, inodes, dir, e))
+        return err_wrap(e, "empty disk of %u MiB", mib);
+    if (renameat(s->fs_fd, tmp, s->fs_fd, name) < 0)
+        return err_sys(e, errno, "empty disk");
+    log_info("made fs/%s", name);
+    return take_fd(&made);
 }
 
 static int upper_make(struct server *s, int dir, const char *name, uint32_t mib, uint32_t inodes, struct err *e)
@@ -201,10 +207,11 @@ static struct pool *pool_of(struct server *s, uint32_t mib, uint32_t inodes)
         struct upper *u = &oldest->item[--oldest->n];
         disk_abandon(u->mnt);
         (void)close(u->mnt);
-        (void)unlinkat(s->home_fd, u->name, 0);
+        (void)unlinkat(s->fs_fd, u->name, 0);
     }
     oldest->mib = mib;
     oldest->inodes = inodes;
+    oldest->ordered = 0;
     return oldest;
 }
 
@@ -229,34 +236,62 @@ int disk_upper(struct server *s, const char *box, uint32_t mib, uint32_t inodes,
     s->pool_broken = false;
     if (p->n) {
         struct upper *u = &p->item[--p->n];
-        if (!renameat(s->home_fd, u->name, dir, "upper.ext4"))
+        if (!renameat(s->fs_fd, u->name, dir, "upper.ext4"))
             return u->mnt;
         (void)close(u->mnt);
     }
     return upper_make(s, dir, "upper.ext4", mib, inodes, e);
 }
 
-bool disk_refill(struct server *s)
+static void ready_name(uint64_t serial, char out[32]) { (void)snprintf(out, 32, "ready-%llu.ext4", (unsigned long long)serial); }
+
+int disk_ready_make(struct server *s, uint64_t serial, uint32_t mib, uint32_t inodes, struct err *e)
 {
-    struct err e;
-    int64_t now = clock_mono();
-    for (int i = 0; i < POOL_KINDS && !s->pool_broken; i++) {
+    char name[32];
+    ready_name(serial, name);
+    return upper_make(s, s->fs_fd, name, mib, inodes, e);
+}
+
+/* Not while a box is being started, unless nothing is left: the two would fight for the processors. */
+void disk_refill(struct server *s)
+{
+    for (int i = 0; i < POOL_KINDS && !s->pool_broken && s->worker >= 0; i++) {
         struct pool *p = &s->pool[i];
-        if (!p->mib || p->n == POOL_DEPTH || now - p->used > 600 * NS_PER_S)
+        if (!p->mib || (s->nstarting && p->n + p->ordered > 1))
             continue;
-        struct upper *u = &p->item[p->n];
-        *u = (struct upper){.mib = p->mib, .inodes = p->inodes};
-        (void)snprintf(u->name, sizeof u->name, "fs/ready-%llu.ext4", (unsigned long long)s->pool_serial++);
-        u->mnt = upper_make(s, s->home_fd, u->name, p->mib, p->inodes, &e);
-        if (u->mnt < 0) {
-            log_warn("disk pool: %s", e.msg); /* a start will meet the same and tell its caller */
-            s->pool_broken = true;
-            return false;
-        }
-        p->n++;
-        return true;
+        while (p->n + p->ordered < POOL_DEPTH && worker_make(s, s->pool_serial, p->mib, p->inodes))
+            p->ordered++, s->pool_serial++;
     }
-    return false;
+}
+
+void disk_ready_done(struct server *s, uint64_t serial, uint32_t mib, uint32_t inodes, int mnt, const struct err *e)
+{
+    struct upper u = {.mnt = mnt, .mib = mib, .inodes = inodes};
+    ready_name(serial, u.name);
+    for (int i = 0; i < POOL_KINDS; i++) {
+        struct pool *p = &s->pool[i];
+        if (p->mib != mib || p->inodes != inodes)
+            continue;
+        if (p->ordered)
+            p->ordered--;
+        if (mnt >= 0 && p->n < POOL_DEPTH) {
+            p->item[p->n++] = u;
+            return;
+        }
+    }
+    if (mnt < 0) {
+        log_warn("disk pool: %s", e->msg); /* a start will meet the same and tell its caller */
+        s->pool_broken = true;
+        return;
+    }
+    (void)close(mnt); /* that size went out of use meanwhile */
+    (void)unlinkat(s->fs_fd, u.name, 0);
+}
+
+void disk_worker_lost(struct server *s)
+{
+    for (int i = 0; i < POOL_KINDS; i++)
+        s->pool[i].ordered = 0;
 }
 
 /* Not for small ones: the kernel reports a shutdown on the console, and a serial console takes 2 ms for that. */
@@ -278,7 +313,7 @@ void disk_fini(struct server *s)
             struct upper *u = &s->pool[i].item[--s->pool[i].n];
             disk_abandon(u->mnt);
             (void)close(u->mnt);
-            (void)unlinkat(s->home_fd, u->name, 0);
+            (void)unlinkat(s->fs_fd, u->name, 0);
         }
     while (s->ntmpl)
         (void)close(s->tmpl[--s->ntmpl].mnt);

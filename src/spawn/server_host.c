@@ -22,6 +22,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 
 #define UID_FIRST   0x70000000u /* above what login, sub-uid and machine tools hand out */
 #define UID_WINDOWS 32u         /* of SLOTS ranges each: up to 0xf0000000 */
@@ -285,7 +286,7 @@ int server_init(struct server *s, struct err *e)
     uint32_t h = hash32(s->home);
     struct rlimit nofile;
     (void)umask(022);
-    s->home_fd = s->listener = s->lock = s->sigfd = s->uid_lock = s->epoll = s->conn.fd = s->dev_mnt = s->vm_mnt[0] = s->vm_mnt[1] = s->agent = s->untar = -1;
+    s->home_fd = s->fs_fd = s->listener = s->lock = s->sigfd = s->uid_lock = s->epoll = s->conn.fd = s->dev_mnt = s->vm_mnt[0] = s->vm_mnt[1] = s->agent = s->untar = s->worker = -1;
     list_init(&s->graves);
     list_init(&s->conn.queue);
     /* 3..9 are numbers that children get descriptors under: ours start above */
@@ -321,12 +322,16 @@ int server_init(struct server *s, struct err *e)
         return -1;
     if (mkdirat(s->home_fd, "fs", 0700) < 0 && errno != EEXIST)
         return err_sys(e, errno, "fs");
+    if ((s->fs_fd = server_home_open(s, O_RDONLY | O_DIRECTORY, e, "fs")) < 0)
+        return -1;
     if (make_dev(s, e))
         return err_wrap(e, "template of /dev");
     if (make_vm_root(s->vm_root[0], false, &s->vm_mnt[0], e) || make_vm_root(s->vm_root[1], true, &s->vm_mnt[1], e))
         return err_wrap(e, "root for QEMU");
     sweep_files(s);
     (void)snprintf(s->note, sizeof s->note, "%s", s->cg.note);
+    if (worker_start(s, e))
+        return -1;
     s->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (s->epoll < 0)
         return err_sys(e, errno, "epoll");
@@ -338,7 +343,12 @@ void server_fini(struct server *s)
     size_t i = 0;
     for (struct map_entry *m; (m = map_next(&s->boxes, &i));)
         box_kill(m->value);
+    if (s->worker >= 0) { /* it ends when its socket closes; what it was making must not outlive the sweep below */
+        (void)close(s->worker);
+        (void)waitpid(s->worker_pid, NULL, 0);
+    }
     disk_fini(s);
+    sweep_files(s);
     struct err e;
     if (cgroup_host_sweep(&s->cg, &e) < 0)
         log_warn("%s", e.msg);

@@ -4,7 +4,9 @@
 #pragma once
 #include "base/list.h"
 #include "store/store.h"
-#include <sqlite3.h>
+
+struct sqlite3;
+struct sqlite3_stmt;
 
 enum stmt_id {
     ST_BEGIN, ST_COMMIT, ST_ROLLBACK,
@@ -40,10 +42,10 @@ void op_free(struct op *o);
 
 void store_queue(struct store *s, struct op *o);
 /* The connection, locked for the caller; for blocking loads. */
-sqlite3_stmt *store_lock_stmt(struct store *s, enum stmt_id st);
-int store_unlock_stmt(struct store *s, sqlite3_stmt *st, int rc, struct err *e); /* rc: of the last step; resets */
+struct sqlite3_stmt *store_lock_stmt(struct store *s, enum stmt_id st);
+int store_unlock_stmt(struct store *s, struct sqlite3_stmt *st, int rc, struct err *e); /* rc: of the last step; resets */
 int64_t store_next_seq(struct store *s);
-void store_read_events(struct store *s, sqlite3_stmt *st, struct op *o); /* store thread */
+void store_read_events(struct store *s, struct sqlite3_stmt *st, struct op *o); /* store thread */
 
-int db_err(struct err *e, sqlite3 *db, int rc, const char *what); /* always -1; a typed sentence, the detail in the log */
-static inline const char *col_text(sqlite3_stmt *st, int i) { return (const char *)sqlite3_column_text(st, i); }
+int db_err(struct err *e, struct sqlite3 *db, int rc, const char *what); /* always -1; a typed sentence, the detail in the log */
+const char *col_text(struct sqlite3_stmt *st, int i);

@@ -2,6 +2,7 @@
  * store thread. A row that was read is one block: type, sandbox, data. */
 #include "base/buf.h"
 #include "store/db.h"
+#include <sqlite3.h>
 #include <string.h>
 
 #define LIST_MAX 10000

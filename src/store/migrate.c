@@ -2,6 +2,7 @@
  * new user_version, so a crash leaves either the old or the new schema. */
 #include "store/migrate.h"
 #include "store/db.h"
+#include <sqlite3.h>
 #include <stdio.h>
 
 static const char *const step[] = {

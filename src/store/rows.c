@@ -2,6 +2,7 @@
  * columns in the statements of sql.c. */
 #include "base/buf.h"
 #include "store/db.h"
+#include <sqlite3.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,8 @@ struct op *op_new(enum stmt_id st, const char *kinds, ...)
     va_end(again);
     return o;
 }
+
+const char *col_text(sqlite3_stmt *st, int i) { return (const char *)sqlite3_column_text(st, i); }
 
 void op_free(struct op *o)
 {

@@ -56,8 +56,6 @@ def kernel_is_told_truthfully(t):
 @tiers("vm", "container")
 @timeout(180)
 @leak_slack("fd", "hutchd: ", 12, "the RAM, state and disk of a new VM size stay open for its next use")
-@leak_slack("process", "qemu", 3, "a new size gets a pool of its own")
-@leak_slack("process", "hutch-agent", 8, "a new size gets a pool of its own")
 def sizes_are_honoured(t):
     box = t.box(cpu=2, memory_mib=768, disk_mib=6144)
     o = box.obj

@@ -77,8 +77,6 @@ def base_has_what_it_promises(t):
 @plain
 @timeout(240)
 @leak_slack("fd", "hutchd: ", 12, "images of a new template stay open while it is warm")
-@leak_slack("process", "qemu", 3, "a new template may get a pool")
-@leak_slack("process", "hutch-agent", 8, "a new template may get a pool")
 def recipe_with_everything(t):
     ctx = tar_of({"app/hello.sh": b"#!/bin/sh\necho hello from $WHO in $PWD\n", "app/data.txt": b"42\n", "other/x": b"x"})
     recipe = """# a comment
@@ -194,8 +192,6 @@ def client_leaves_during_a_build(t):
 @plain
 @timeout(200)
 @leak_slack("fd", "hutchd: ", 12, "images of a new template stay open while it is warm")
-@leak_slack("process", "qemu", 3, "a new template may get a pool")
-@leak_slack("process", "hutch-agent", 8, "a new template may get a pool")
 def import_oci_layout(t):
     tree = oci.tiny_tree()
     over = oci.layer({"marker": (0o644, b"second layer\n"), "etc/.wh.hostname": (0o644, b"")})
@@ -213,8 +209,6 @@ def import_oci_layout(t):
 @plain
 @timeout(200)
 @leak_slack("fd", "hutchd: ", 12, "images of a new template stay open while it is warm")
-@leak_slack("process", "qemu", 3, "a new template may get a pool")
-@leak_slack("process", "hutch-agent", 8, "a new template may get a pool")
 def import_docker_archive(t):
     evs = do_import(t, "tinyd", oci.docker_archive(oci.tiny_tree(), env=["COLOR=red"]))
     equal(evs[-1]["event"], "done", evs[-1])
@@ -255,8 +249,6 @@ def bad_imports(t):
 @plain
 @timeout(160)
 @leak_slack("fd", "hutchd: ", 12, "images of a new template stay open while it is warm")
-@leak_slack("process", "qemu", 3, "a new template may get a pool")
-@leak_slack("process", "hutch-agent", 8, "a new template may get a pool")
 def hostile_layers_stay_inside(t):
     """Members that point outside are refused or land inside the image; the host never changes."""
     canary = os.path.join(t.tmp, "canary")

@@ -93,7 +93,7 @@ class Daemon:
         self.log_path = os.path.join(self.top, "log")
         self.proc = None
         self.census = _census.Census(self.home, self.run)
-        self.baseline = None
+        self.baseline, self.base_members = None, 0
         self.starts = 0
 
     # -- clients
@@ -132,6 +132,7 @@ class Daemon:
                 time.sleep(0.02)
         if settle:
             self.wait_pools()
+            self.base_members = sum(self.pools().values())
             self.baseline = self.census.settled(quiet=0.3)
         return self
 
@@ -140,10 +141,16 @@ class Daemon:
         text = self.client.call("GET", "/metrics").body.decode()
         return {m[1]: int(float(m[2])) for m in re.finditer(r'^hutch_pool_ready\{kind="(\w+)"\} (\S+)', text, re.M)}
 
+    def members(self):
+        """How many more places the pools hold than when the baseline was taken."""
+        return max(0, sum(self.pools().values()) - self.base_members)
+
     def wait_pools(self, seconds=30.0):
         """Until the warm pools are full: only then is there a quiet state to compare with."""
         want = {kind: int(self.env.get(var, default)) for kind, var, default in
                 (("vm", "HUTCH_POOL_VM", 2), ("prestarted", "HUTCH_POOL_PRESTARTED", 1), ("container", "HUTCH_POOL_CONTAINER", 4))}
+        if self.env.get("HUTCH_MIN_ISOLATION") == "vm":
+            want["container"] = 0
         until(lambda: all(n >= want[k] for k, n in self.pools().items() if k in want), seconds, f"pools filled to {want}")
 
     @property

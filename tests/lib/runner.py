@@ -176,7 +176,7 @@ class Runner:
                 if trouble and why is None:
                     why = "\n".join(trouble)
             if why is None and census_on and d and own is None:
-                left = _census.wait_clean(d.census, d.baseline, extra=getattr(test.fn, "slack", None))
+                left = _census.wait_clean(d.census, d.baseline, extra=getattr(test.fn, "slack", None), members=d.members)
                 if left:
                     why = "leak after the sandboxes are gone:\n  " + "\n  ".join(left)
         except BaseException as e:

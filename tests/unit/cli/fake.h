@@ -22,6 +22,7 @@ static struct {
     bool alive, base;             /* the one sandbox; template base exists */
     struct map files;             /* path -> struct buf * */
     struct http_stream *cat;      /* the running command that reads stdin */
+    bool full;                    /* stdin is refused */
     bool swallow;                 /* … into `tar`, instead of echoing */
     struct buf tar;
     int logfd;
@@ -55,7 +56,7 @@ static inline void line(struct http_stream *s, const char *j)
     "\"timeout_s\":300,\"on_timeout\":\"kill\",\"created_at\":\"2026-01-01T00:00:00.000Z\",\"expires_at\":\"2099-01-01T00:00:00.000Z\"," \
     "\"metadata\":{\"k\":\"v\\n\"},\"network\":{\"mode\":\"none\"},\"generation\":1,\"start\":{\"path\":\"pool\",\"ms\":2.1},\"end\":null}"
 
-static inline void h_health(struct http_stream *s, void *a) { (void)a, json_ok(s, 200, "{\"status\":\"ok\",\"version\":\"9.9\",\"pid\":1}"); }
+static inline void h_health(struct http_stream *s, void *a) { (void)a, json_ok(s, 200, "{\"status\":\"ok\",\"version\":\"9.9\"}"); }
 static inline void got_create(struct http_stream *s, void *a, const char *d, size_t n)
 {
     (void)a;
@@ -133,7 +134,8 @@ static inline void got_exec(struct http_stream *s, void *a, const char *d, size_
     }
     http_reply_start(s, 200, "application/x-ndjson");
     line(s, "{\"event\":\"started\",\"pid\":77}");
-    if (str_eqz(prog, "cat") || str_eqz(prog, "sh")) {
+    if (str_eqz(prog, "cat") || str_eqz(prog, "sh") || str_eqz(prog, "full")) {
+        fake.full = str_eqz(prog, "full");
         fake.swallow = str_eqz(prog, "sh");
         fake.tar.n = 0;
         fake.cat = s;
@@ -175,6 +177,10 @@ static inline void got_stdin(struct http_stream *s, void *a, const char *d, size
 {
     (void)a;
     auto_buf q = {0};
+    if (fake.full) {
+        refuse(s, 429, "quota", "too much unread input");
+        return;
+    }
     if (fake.cat && fake.swallow)
         buf_put(&fake.tar, d, n);
     else if (fake.cat && n)

@@ -173,6 +173,16 @@ TEST(run, stdin_is_forwarded)
     CHECK_INT(system(cmd), 0);
 }
 
+/* Input that cannot be delivered ends the command with the reason; it neither hangs nor looks complete. */
+TEST(run, refused_stdin_is_an_error)
+{
+    fake_start(false, true);
+    CHECK_INT(CLI_IN("/etc/passwd", "run", "--", "full"), 75);
+    has("err", "standard input: too much unread input");
+    CHECK(logged("client left"));
+    CHECK(logged("delete"));
+}
+
 TEST(run, signals_kill_the_sandbox)
 {
     fake_start(false, true);

@@ -1,6 +1,9 @@
 /* The host's end of the agent channel for tests: synchronous, one thread. The
  * agent runs for real as PID 1 of its own pid, mount and uts namespace, with a
- * private /etc, so that it may be told anything without touching the machine. */
+ * private /etc, so that it may be told anything without touching the machine.
+ *
+ * HUTCH_TEST_EXEC=/path/hutch-agent  runs that (static) program instead of the code linked here
+ * HUTCH_TEST_USERNS=1                inside a user namespace, as the jail does */
 #pragma once
 #include "base/buf.h"
 #include "base/clock.h"
@@ -16,10 +19,12 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 struct host {
     int fd;
@@ -47,6 +52,7 @@ static inline void result_free(struct result *r)
     *r = (struct result){0};
 }
 
+static char driver_dir[] = "/tmp/.etcXXXXXX";
 static inline void driver_copy(const char *path)
 {
     char to[128];
@@ -54,7 +60,7 @@ static inline void driver_copy(const char *path)
     char *s = fd_slurp_at(AT_FDCWD, path, 1 << 20, &n);
     if (!s)
         return;
-    (void)snprintf(to, sizeof to, "/tmp/.etc%s", path + 4);
+    (void)snprintf(to, sizeof to, "%s%s", driver_dir, path + 4);
     int fd = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0644);
     CHECK(fd >= 0 && fd_write_all(fd, s, n));
     close(fd);
@@ -65,42 +71,73 @@ static inline void driver_copy(const char *path)
 static inline void driver_etc(void)
 {
     CHECK(!mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL));
-    CHECK(!mkdir("/tmp/.etc", 0755) || errno == EEXIST);
-    CHECK(!mount("tmpfs", "/tmp/.etc", "tmpfs", 0, "mode=755"));
+    CHECK(mkdtemp(driver_dir));
+    CHECK(!mount("tmpfs", driver_dir, "tmpfs", 0, "mode=755"));
     static const char *const files[] = {"/etc/ld.so.cache", "/etc/nsswitch.conf", "/etc/hosts", "/etc/hostname"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         driver_copy(files[i]);
-    FILE *f = fopen("/tmp/.etc/passwd", "w");
+    char path[64];
+    (void)snprintf(path, sizeof path, "%s/passwd", driver_dir);
+    FILE *f = fopen(path, "w");
     fputs("root:x:0:0:root:/root:/bin/bash\nuser:x:1000:1000::/tmp/home:/bin/bash\nbroken line\n", f);
     fclose(f);
-    f = fopen("/tmp/.etc/group", "w");
+    (void)snprintf(path, sizeof path, "%s/group", driver_dir);
+    f = fopen(path, "w");
     fputs("root:x:0:\nuser:x:1000:\nextra:x:1234:other,user\nnot:x:77:users\n", f);
     fclose(f);
-    CHECK(!mount("/tmp/.etc", "/etc", NULL, MS_MOVE, NULL));
+    CHECK(!mount(driver_dir, "/etc", NULL, MS_MOVE, NULL));
+    CHECK(!rmdir(driver_dir));
 }
 
 /* With the address sanitizer: what the agent still holds after its end. */
 extern int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
+static int *driver_leaked; /* shared with the agent */
 static inline int driver_leaks(void)
 {
     (void)prctl(PR_SET_DUMPABLE, 1);
     if (!__lsan_do_recoverable_leak_check || !__lsan_do_recoverable_leak_check())
         return 0;
-    (void)!write(2, "LEAK in the agent\n", 18);
+    *driver_leaked = 1;
     return 1;
+}
+
+static inline void driver_map(pid_t pid, const char *file)
+{
+    char path[64];
+    (void)snprintf(path, sizeof path, "/proc/%d/%s", pid, file);
+    int fd = open(path, O_WRONLY);
+    CHECK(fd >= 0 && write(fd, "0 0 65536", 9) == 9);
+    close(fd);
+}
+
+static inline void driver_agent(int fd)
+{
+    const char *prog = getenv("HUTCH_TEST_EXEC");
+    char n[16];
+    if (!prog)
+        _exit(agent_run(&(struct agent_opts){.fd = fd}) || driver_leaks());
+    (void)snprintf(n, sizeof n, "%d", fd);
+    fcntl(fd, F_SETFD, 0);
+    execl(prog, "hutch-agent", "--container", "--fd", n, (char *)NULL);
+    _exit(99);
 }
 
 static inline void host_start_raw(struct host *h)
 {
-    int sv[2], pp[2];
+    int sv[2], pp[2], up[2], down[2];
+    bool userns = getenv("HUTCH_TEST_USERNS");
     if (geteuid())
         SKIP("needs root");
     *h = (struct host){.next_id = 1};
-    CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv) && !pipe(pp));
+    driver_leaked = mmap(NULL, sizeof *driver_leaked, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(driver_leaked != MAP_FAILED);
+    CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv) && !pipe(pp) && !pipe(up) && !pipe(down));
     pid_t mid = fork();
     if (!mid) {
-        if (unshare(CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUTS))
+        char c;
+        if (unshare(CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUTS | (userns ? CLONE_NEWUSER : 0)))
             _exit(77);
+        CHECK(!userns || (write(up[1], "u", 1) == 1 && read(down[0], &c, 1) == 1 && !setresgid(0, 0, 0) && !setresuid(0, 0, 0)));
         pid_t pid = fork();
         if (!pid) {
             driver_etc();
@@ -109,14 +146,21 @@ static inline void host_start_raw(struct host *h)
             mkdir("/tmp/home", 0755), mkdir("/tmp/small", 0755);
             CHECK(!mount("tmpfs", "/tmp/small", "tmpfs", 0, "size=64k"));
             CHECK(!chown("/tmp/home", 1000, 1000));
-            close(sv[0]), close(pp[0]), close(pp[1]);
+            close(sv[0]), close(pp[0]), close(pp[1]), close(up[0]), close(up[1]), close(down[0]), close(down[1]);
             sv[1] = fcntl(sv[1], F_DUPFD_CLOEXEC, 10);
-            _exit(agent_run(&(struct agent_opts){.fd = sv[1]}) || driver_leaks());
+            driver_agent(sv[1]);
         }
         CHECK(write(pp[1], &pid, sizeof pid) == sizeof pid);
         _exit(0);
     }
     int st;
+    if (userns) {
+        char c;
+        CHECK(read(up[0], &c, 1) == 1);
+        driver_map(mid, "uid_map"), driver_map(mid, "gid_map");
+        CHECK(write(down[1], "g", 1) == 1);
+    }
+    close(up[0]), close(up[1]), close(down[0]), close(down[1]);
     waitpid(mid, &st, 0);
     if (WIFEXITED(st) && WEXITSTATUS(st) == 77)
         SKIP("no namespaces here");
@@ -314,11 +358,16 @@ static inline void host_start(struct host *h)
 static inline void host_stop(struct host *h)
 {
     struct result r = {0};
+    struct pollfd w = {.fd = (int)syscall(SYS_pidfd_open, h->pid, 0), .events = POLLIN};
     host_call(h, OP_SHUTDOWN, NULL, &r);
     CHECK_INT(r.code, 0);
     result_free(&r);
     char c;
-    CHECK(read(h->fd, &c, 1) <= 0); /* the agent is gone */
+    CHECK(read(h->fd, &c, 1) <= 0); /* the agent lets go, */
+    CHECK(w.fd < 0 || poll(&w, 1, 20000) == 1); /* ends, */
+    CHECK(!*driver_leaked); /* and held nothing more */
+    if (w.fd >= 0)
+        close(w.fd);
     close(h->fd);
     buf_free(&h->in);
 }
@@ -341,6 +390,11 @@ static inline void host_sh(struct host *h, const char *cmd, struct result *r)
     host_call(h, OP_START, &b, r);
 }
 
+#ifdef __SANITIZE_ADDRESS__
+#define MEMORY_COUNTS 0 /* the sanitizer's own memory hides the agent's */
+#else
+#define MEMORY_COUNTS 1
+#endif
 static inline uint64_t agent_rss_kib(struct host *h)
 {
     char path[64], line[256];

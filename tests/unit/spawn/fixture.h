@@ -23,6 +23,7 @@
 struct fixture { char dir[64]; char sock[128]; pid_t pid; int fd; struct spawn_events ev; };
 static struct fixture fx;
 
+static inline int sh(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static inline int sh(const char *fmt, ...)
 {
     char cmd[2048];
@@ -175,6 +176,7 @@ static inline struct tbox box_start(void)
 }
 
 /* Ask the test init; the answer is in a static buffer. */
+static inline const char *ask(int chan, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static inline const char *ask(int chan, const char *fmt, ...)
 {
     static char out[65536];

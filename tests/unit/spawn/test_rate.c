@@ -12,10 +12,23 @@ static void show(const char *what, int64_t *v, int n)
     fflush(stdout);
 }
 
+/* The machine's unit: fork, exec /bin/true, wait. */
+static int64_t unit(void)
+{
+    int64_t t = clock_mono();
+    pid_t p = fork();
+    if (!p) {
+        execl("/bin/true", "true", (char *)NULL);
+        _exit(1);
+    }
+    waitpid(p, NULL, 0);
+    return clock_mono() - t;
+}
+
 TEST(rate, latency_one_at_a_time)
 {
     enum { N = 200 };
-    static int64_t up[N], first[N], down[N];
+    static int64_t up[N], first[N], down[N], base[N];
     fx_start();
     for (int i = -5; i < N; i++) {
         int64_t t0 = clock_mono();
@@ -27,8 +40,9 @@ TEST(rate, latency_one_at_a_time)
         int64_t t3 = clock_mono();
         usleep(10000); /* the pool refills between starts, as on a host that is not saturated */
         if (i >= 0)
-            up[i] = t1 - t0, first[i] = t2 - t0, down[i] = t3 - t2;
+            up[i] = t1 - t0, first[i] = t2 - t0, down[i] = t3 - t2, base[i] = unit();
     }
+    show("fork+exec+wait of /bin/true", base, N);
     show("start to exec", up, N);
     show("start to first answer of PID 1", first, N);
     show("remove", down, N);
@@ -37,7 +51,7 @@ TEST(rate, latency_one_at_a_time)
 
 TEST(rate, create_and_destroy)
 {
-    enum { TOTAL = 1500, WIDE = 4 };
+    enum { TOTAL = 600, WIDE = 4 };
     static char id[TOTAL][SP_ID];
     fx_start();
     int64_t t0 = clock_mono();

@@ -53,7 +53,8 @@ TEST(box, hides_and_protects_kernel_files)
     CHECK_STR(ask(b.chan, "cat /proc/timer_list"), "");
     CHECK_STR(ask(b.chan, "ls /proc/scsi"), access("/proc/scsi", F_OK) ? "No such file or directory" : "");
     CHECK_STR(ask(b.chan, "write /proc/sys/kernel/domainname"), "Read-only file system");
-    CHECK_STR(ask(b.chan, "write /proc/sysrq-trigger"), "OK"); /* it is /dev/null */
+    if (!access("/proc/sysrq-trigger", F_OK))
+        CHECK_STR(ask(b.chan, "write /proc/sysrq-trigger"), "OK"); /* it is /dev/null */
     CHECK_STR(ask(b.chan, "write /dev/sda"), "Read-only file system");
     CHECK_STR(ask(b.chan, "write /sys/x"), "Read-only file system");
     char id[64];
@@ -75,13 +76,13 @@ TEST(box, has_few_capabilities_and_a_filter)
     CHECK(strstr(st, "CapEff:\t00000000b0a4a5ff") && strstr(st, "CapBnd:\t00000000b0a4a5ff") && strstr(st, "CapInh:\t0000000000000000"));
     CHECK(strstr(st, "Seccomp:\t2") && strstr(st, "NoNewPrivs:\t0"));
     static const char *const denied[] = {"mount", "umount", "unshare", "clone_newuser", "keyctl", "fsopen", "setns", "syslog", "settime",
-                                         "tiocsti", "sethostname", "ptrace1", "mknod", "handle", "personality"};
+                                         "tiocsti", "ptrace1", "mknod", "handle", "personality"};
     for (unsigned i = 0; i < sizeof denied / sizeof *denied; i++)
         expect_sys(b.chan, denied[i], "EPERM");
     expect_sys(b.chan, "clone3", "ENOSYS");
     expect_sys(b.chan, "io_uring", "ENOSYS");
     expect_sys(b.chan, "bpf", "ENOSYS");
-    expect_sys(b.chan, "sysctl", "Read-only file system");
+    CHECK(strcmp(ask(b.chan, "sys sysctl"), "OK"));
     CHECK_STR(ask(b.chan, "x32"), "signal 31");
     box_gone(&b);
     fx_stop();
@@ -183,9 +184,12 @@ TEST(box, freezes_and_takes_new_limits)
     CHECK_INT(poll(&p, 1, 300), 0);
     CHECK_INT(call(SP_THAW, b.id, &rep, NULL, NULL, &e), 0);
     CHECK_INT(poll(&p, 1, 5000), 1);
-    char t[64];
-    CHECK(read(b.chan, t, sizeof t) > 0);
-    usleep(10000);
+    char t[64] = "";
+    for (size_t n = 0; !strstr(t, "\n.\n");) {
+        ssize_t r = read(b.chan, t + n, sizeof t - 1 - n);
+        CHECK(r > 0);
+        n += (size_t)r;
+    }
     struct sp_req q = {.op = SP_LIMITS, .u.limits = {.limit = {.memory_mib = 256, .cpu_millis = 500, .pids_max = 32}}};
     strcpy(q.u.limits.id, b.id);
     CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 5000, &e), 0);
@@ -252,7 +256,8 @@ TEST(spawner, one_per_home)
 /* SIGKILL of the spawner: every box dies with it, and the next one cleans up. */
 TEST(spawner, takes_its_boxes_along)
 {
-    struct census before = census(), after;
+    int mounts = census().mounts;
+    struct census after;
     fx_start();
     struct tbox b[3];
     for (int i = 0; i < 3; i++) {
@@ -280,18 +285,19 @@ TEST(spawner, takes_its_boxes_along)
     fx_stop();
     for (int i = 0; i < 100; i++) {
         after = census();
-        if (after.loops == before.loops)
+        if (!after.loops)
             break;
         usleep(50000);
     }
-    CHECK_INT(after.loops, before.loops);
-    CHECK_INT(after.cgroups, before.cgroups);
-    CHECK_INT(after.mounts, before.mounts);
+    CHECK_INT(after.loops, 0);
+    CHECK_INT(after.cgroups, 0);
+    CHECK_INT(after.mounts, mounts);
 }
 
 TEST(spawner, leaks_nothing)
 {
-    struct census before = census(), after;
+    int mounts = census().mounts;
+    struct census after;
     fx_start();
     char cmd[64];
     for (int i = 0; i < 6; i++) { /* the template and the pool are there */
@@ -316,13 +322,13 @@ TEST(spawner, leaks_nothing)
     fx_stop();
     for (int i = 0; i < 100; i++) {
         after = census();
-        if (after.loops == before.loops)
+        if (!after.loops)
             break;
         usleep(50000);
     }
-    CHECK_INT(after.loops, before.loops);
-    CHECK_INT(after.cgroups, before.cgroups);
-    CHECK_INT(after.mounts, before.mounts);
+    CHECK_INT(after.loops, 0);
+    CHECK_INT(after.cgroups, 0);
+    CHECK_INT(after.mounts, mounts);
 }
 
 TEST_MAIN

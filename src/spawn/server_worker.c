@@ -1,0 +1,107 @@
+/* The disk worker: a second process of the spawner that makes writable layers
+ * ahead of time and deletes the files of removed boxes. Both wait for disks
+ * (milliseconds, on some hosts much more), and the spawner must not. It is
+ * forked at start, shares our mount namespace, holds only the home directories
+ * and its socket, and dies with us. Without it everything still works, slower.
+ *
+ * Messages: struct job to it, struct done back, with the mount beside it. */
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "jail/fds.h"
+#include "jail/privs.h"
+#include "jail/sys.h"
+#include "spawn/server.h"
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+
+enum { JOB_MAKE = 1, JOB_REMOVE };
+struct job { uint32_t op, mib, inodes, pad; uint64_t serial; char id[SP_ID]; };
+struct done { struct job job; int32_t rc; struct err err; };
+
+static void work(struct server *s, int sock) __attribute__((noreturn));
+static void work(struct server *s, int sock)
+{
+    struct done d;
+    for (;;) {
+        memset(&d, 0, sizeof d);
+        if (fd_recv(sock, &d.job, sizeof d.job, NULL, NULL, 0) != (ssize_t)sizeof d.job)
+            _exit(0);
+        auto_fd mnt = -1;
+        if (d.job.op == JOB_MAKE)
+            d.rc = (mnt = disk_ready_make(s, d.job.serial, d.job.mib, d.job.inodes, &d.err)) < 0 ? -1 : 0;
+        else
+            d.rc = box_remove_dir(s, d.job.id);
+        if (fd_send(sock, &d, sizeof d, &mnt, mnt >= 0, 0) < 0)
+            _exit(1);
+    }
+}
+
+static void lose(struct server *s)
+{
+    log_warn("the disk worker is gone: doing its work here");
+    server_unwatch(s, &s->w_worker);
+    cleanup_fd(&s->worker);
+    s->worker = -1;
+    disk_worker_lost(s);
+    box_worker_lost(s);
+}
+
+static void on_worker(struct server *s, struct watch *w)
+{
+    struct done d;
+    int fd = -1, n = 1;
+    ssize_t r = fd_recv(w->fd, &d, sizeof d, &fd, &n, MSG_DONTWAIT);
+    if (r < 0 && errno == EAGAIN)
+        return;
+    if (r != (ssize_t)sizeof d) {
+        lose(s);
+        return;
+    }
+    if (d.job.op == JOB_MAKE)
+        disk_ready_done(s, d.job.serial, d.job.mib, d.job.inodes, n ? fd : -1, &d.err);
+    else
+        box_files_removed(s, d.job.id);
+}
+
+int worker_start(struct server *s, struct err *e)
+{
+    int sv[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
+        return err_sys(e, errno, "worker");
+    pid_t pid = fork();
+    if (pid < 0)
+        return err_sys(e, errno, "worker");
+    if (!pid) {
+        struct fd_keep k = {0};
+        for (int fd = 0; fd < 10; fd++)
+            fds_keep(&k, fd);
+        fds_keep(&k, sv[1]);
+        fds_keep(&k, s->fs_fd);
+        (void)prctl(PR_SET_NAME, "hutch-disk", 0, 0, 0);
+        /* the home again, not our descriptor: that one carries the lock, which must be free the moment we die */
+        if (privs_death_signal(e) || fds_close_others(&k, e) || (s->home_fd = open(s->home, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
+            _exit(1);
+        work(s, sv[1]);
+    }
+    (void)close(sv[1]);
+    s->worker = sv[0];
+    s->worker_pid = pid;
+    return 0;
+}
+
+int worker_watch(struct server *s) { return server_watch(s, &s->w_worker, s->worker, on_worker, NULL); }
+
+bool worker_make(struct server *s, uint64_t serial, uint32_t mib, uint32_t inodes)
+{
+    struct job j = {.op = JOB_MAKE, .mib = mib, .inodes = inodes, .serial = serial};
+    return s->worker >= 0 && fd_send(s->worker, &j, sizeof j, NULL, 0, MSG_DONTWAIT) > 0;
+}
+
+bool worker_remove(struct server *s, const char *id)
+{
+    struct job j = {.op = JOB_REMOVE};
+    memcpy(j.id, id, SP_ID);
+    return s->worker >= 0 && fd_send(s->worker, &j, sizeof j, NULL, 0, MSG_DONTWAIT) > 0;
+}
