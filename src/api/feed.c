@@ -1,11 +1,13 @@
 #include "api/feed.h"
 #include "api/api.h"
+#include "base/clock.h"
 #include "core/exec.h"
 #include "core/sandbox.h"
 #include <stdio.h>
 #include <stdlib.h>
 
-#define PIECE (60 * 1024)
+#define PIECE    (60 * 1024)
+#define AGAIN_NS (20 * NS_PER_MS) /* the process has its fill unread: offer the piece again after this */
 
 struct feed {
     struct core *core;
@@ -17,11 +19,13 @@ struct feed {
     struct buf queue;
     size_t piece;  /* bytes of the queue on their way */
     bool waiting, finish, close, closing, over;
+    struct timer again;
 };
 
 static void bury(void *arg)
 {
     struct feed *f = arg;
+    timer_stop(&f->again);
     buf_free(&f->queue);
     free(f->who);
     free(f);
@@ -48,10 +52,25 @@ static void on_taken(void *arg, const struct err *e)
         loop_defer(f->loop, bury, f);
         return;
     }
+    if (e && e->code == E_QUOTA && !f->closing) {
+        f->waiting = true; /* nothing of it was taken; the writer waits as on a full pipe */
+        timer_arm(&f->again, AGAIN_NS);
+        return;
+    }
     buf_drop(&f->queue, f->piece);
     f->piece = 0;
     if (e || f->closing)
         end(f, e);
+    else
+        step(f);
+}
+
+static void on_again(void *arg)
+{
+    struct feed *f = arg;
+    f->waiting = false;
+    if (f->over)
+        loop_defer(f->loop, bury, f);
     else
         step(f);
 }
@@ -89,6 +108,7 @@ struct feed *feed_new(struct api *a, const char *sandbox, const char *who, const
     struct feed *f = xcalloc(1, sizeof *f);
     f->core = api_core(a);
     f->loop = core_loop(f->core);
+    timer_init(&f->again, f->loop, on_again, f);
     (void)snprintf(f->sandbox, sizeof f->sandbox, "%s", sandbox);
     f->who = xstrdup(who);
     if (ops)

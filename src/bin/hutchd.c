@@ -255,6 +255,10 @@ int main(int argc, char **argv)
     loop_run(d.loop);
 
     http_server_free(d.http);
+    char sock[128];
+    (void)snprintf(sock, sizeof sock, "%s/hutch.sock", d.cfg.run);
+    if (d.http)
+        (void)unlink(sock);
     core_free(d.core);
     api_free(d.api); /* after core, which may still call back into it */
     jobs_free(d.jobs);

@@ -360,7 +360,7 @@ static void put_identity(struct buf *rec, const struct box *b, const struct box_
     rec_put_str(rec, T_SANDBOX, id->sandbox);
     rec_put_str(rec, T_USER, id->user);
     rec_put_str(rec, T_CWD, id->workdir);
-    rec_put_u64(rec, T_FLAGS, (b->spec.tier == TIER_CONTAINER ? CFG_NO_CLOCK : 0u) | (id->prime ? CFG_PRIME : 0u) | (id->takeover ? CFG_TAKEOVER : 0u));
+    rec_put_u64(rec, T_FLAGS, (b->spec.tier == TIER_CONTAINER ? CFG_NO_CLOCK : 0u) | (id->prime ? CFG_PRIME : 0u) | (id->takeover || id->rehearsal ? CFG_TAKEOVER : 0u));
     char **env = id->env ? kv_to_env(id->env) : NULL;
     for (char **p = env; p && *p; p++)
         rec_put_str(rec, T_ENV, *p);
@@ -384,7 +384,7 @@ void box_configure(struct box *b, const struct box_identity *id, box_cb *cb, voi
     }
     if (!b->synced)
         agent_sync(b->agent, b->phase == BOX_LIVE /* adopted: may be torn */, synced, b);
-    if (b->low_priority && !id->prime) {
+    if (b->low_priority && !id->prime && !id->rehearsal) {
         b->low_priority = false;
         struct sp_req q = {.op = SP_LIMITS};
         memcpy(q.u.limits.id, b->id, sizeof b->id);

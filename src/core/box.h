@@ -33,6 +33,7 @@ struct box_identity {
     const char *machine_id;                          /* 32 hex; NULL with prime */
     bool takeover;                                   /* the daemon restarted, the guest did not */
     bool prime;                                      /* no identity yet: a template or a pool member is being made */
+    bool rehearsal;                                  /* a pool member: as the claim will be, without hooks */
 };
 
 struct box;

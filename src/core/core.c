@@ -189,12 +189,16 @@ static void stop_finish(struct core *c)
         c->stop_fn(c->stop_arg);
 }
 
-static void stop_one(void *arg, struct sandbox *sb, const struct err *e)
+static void one_less(void *arg)
 {
-    (void)sb, (void)e;
     struct core *c = arg;
     if (!--c->stop_waiting)
         stop_finish(c);
+}
+static void stop_one(void *arg, struct sandbox *sb, const struct err *e)
+{
+    (void)sb, (void)e;
+    one_less(arg);
 }
 
 void core_stop(struct core *c, bool keep, void (*done)(void *arg), void *arg)
@@ -215,7 +219,15 @@ void core_stop(struct core *c, bool keep, void (*done)(void *arg), void *arg)
         if (sandbox_kill(sb, END_SHUTDOWN, "the daemon was shut down", stop_one, c, NULL))
             c->stop_waiting--;
     }
-    stop_one(c, NULL, NULL);
+    /* what no sandbox owns (the pool, ends under way) does not outlive us either way */
+    for (i = 0; !c->spawn_lost && (en = map_next(&c->boxes, &i));) {
+        struct box *b = en->value;
+        if (!b->owner) {
+            c->stop_waiting++;
+            box_remove(b, one_less, c);
+        }
+    }
+    one_less(c);
 }
 
 void core_free(struct core *c)

@@ -62,7 +62,8 @@ static int put_file(const char *path, const char *text, size_t n, int mode, stru
     if (had && had_n == n && !memcmp(had, text, n))
         return 0;
     auto_fd fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode);
-    if (fd < 0 || ftruncate(fd, 0) || (n && !fd_write_all(fd, text, n)))
+    /* not to 0 first: ext4 would then write the blocks out on close, before a sandbox may answer */
+    if (fd < 0 || (n && !fd_write_all(fd, text, n)) || ((!had || had_n != n) && ftruncate(fd, (off_t)n)))
         return errno == ENOSPC ? err_set(e, E_QUOTA, "%s: no space left on device", path) : err_sys(e, errno, "%s", path);
     return 0;
 }

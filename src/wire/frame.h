@@ -23,7 +23,7 @@
 #define WIRE_VERSION 1
 #define FRAME_HEAD   12
 #define FRAME_TAIL   4
-#define FRAME_MAX    65536
+#define FRAME_MAX    262144 /* an argv and environment fit; bulk DATA goes in far smaller pieces */
 #define FRAME_FLUSH  (FRAME_HEAD + FRAME_MAX + FRAME_TAIL)
 #define SYNC_SIZE    16
 

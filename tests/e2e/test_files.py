@@ -70,9 +70,10 @@ def parents_modes_owners(t):
     equal(box.stat("/home/user/a/b")["owner"], "user", "parents belong to the user too")
     e = box.put("/root/r", b"x", user="root", mode="0755")
     equal((e["owner"], e["uid"], e["mode"]), ("root", 0, "0755"))
-    refuses("denied", box.get, "/root/r")
-    equal(box.get("/root/r", user="root"), b"x")
-    refuses("denied", box.put, "/etc/nope", b"x")
+    # File calls are the operator's hand and reach everything inside; `user` says whose home and whose files.
+    equal(box.get("/root/r"), b"x")
+    equal(box.put("/etc/made", b"x")["owner"], "user")
+    equal(box.get("r", user="root"), b"x")
     for bad in ("8", "99999", "abc", "-1", "0x1ff"):
         refuses("invalid", box.put, "m", b"x", mode=bad)
     equal(box.put("~/tilde", b"x")["path"], "/home/user/tilde")
@@ -117,7 +118,6 @@ def move(t):
     box.put("other", b"old")
     box.move("/home/user/dir2/f", "/home/user/other")
     equal(box.get("other"), b"1", "a move replaces a file")
-    refuses("denied", box.move, "/home/user/other", "/etc/other")
     for bad in ({"from": "a"}, {"to": "a"}, {"from": "", "to": "b"}, {"from": 1, "to": "b"}):
         refuses("invalid", t.c.post, box.p + "/files/move", bad)
 
@@ -127,9 +127,9 @@ def move_across_file_systems(t):
     box = t.box()
     data = os.urandom(300_000)
     box.put("/home/user/x", data)
-    box.move("/home/user/x", "/dev/shm/x")
-    equal(box.get("/dev/shm/x"), data)
-    refuses("not_found", box.stat, "/home/user/x")
+    e = refuses("invalid", box.move, "/home/user/x", "/dev/shm/x")
+    contains(e.message, "file system", "says why")
+    equal(box.get("/home/user/x"), data, "and nothing was moved by half")
 
 
 @tiers("vm", "container")
@@ -137,7 +137,8 @@ def attributes(t):
     box = t.box()
     box.put("f", b"x")
     equal(box.attr("/home/user/f", mode="0711")["mode"], "0711")
-    refuses("denied", box.attr, "/home/user/f", owner="root")
+    equal(box.attr("/home/user/f", owner="root", group="root")["owner"], "root")
+    equal(box.attr("/home/user/f", owner="user")["uid"], 1000)
     equal(box.ok(["stat", "-c", "%a", "f"]).strip(), "711")
     refuses("not_found", box.attr, "/home/user/none", mode="0600")
     refuses("invalid", box.attr, "/home/user/f", mode="rwx")
@@ -204,7 +205,6 @@ def errors(t):
     refuses("not_found", box.get, "/no/such")
     refuses("invalid", box.get, "/etc")
     refuses("invalid not_found", box.get, "/etc/passwd/x")
-    refuses("denied", box.get, "/etc/shadow")
     refuses("invalid", box.get, "x" * 5000)
     refuses("invalid", box.get, "/home/user/" + "y" * 256)
     refuses("invalid", box.get, "")
@@ -233,8 +233,8 @@ def upload_that_stops_in_the_middle(t):
     s.sendall(b"PUT %s/files?path=half HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n" % box.p.encode() + b"x" * 5000)
     s.close()
     until(lambda: box.exec(["true"]).code == 0, 5)
-    got = until(lambda: box.get("half"), 5)
-    true(got == b"before" or set(got) == {ord("x")}, "old content, or a part of the new: never a mixture")
+    got = box.get("half")
+    true(got == b"before" or set(got) <= {ord("x")}, "old content, or a part of the new: never a mixture")
 
 
 @tiers("vm", "container")

@@ -109,8 +109,8 @@ def over_exec(t):
 def login_shell_is_the_default(t):
     box = t.box()
     ws = box.pty()
-    ws.send(b"echo $0 $USER $PWD; shopt -q login_shell && echo log''in\n")
-    got = ws.wait_for(b"login")
+    ws.send(b"echo $0 $USER $PWD; shopt -q login_shell && echo do''ne\n")
+    got = ws.wait_for(b"done")
     contains(got, b"user /home/user")
     ws.close()
 

@@ -294,14 +294,14 @@ class Client:
         with self.stream(method, path, query, json_body, body, headers, deadline, ok) as s:
             return Response(s.status, s.headers, s.read())
 
-    def get(self, path, **query):
+    def get(self, path, /, **query):
         return self.call("GET", path, query=query or None).json()
 
     def post(self, path, obj=None, **kw):
         r = self.call("POST", path, json_body=obj if obj is not None else {}, **kw)
         return r.json() if r.body else None
 
-    def delete(self, path, **query):
+    def delete(self, path, /, **query):
         return self.call("DELETE", path, query=query or None)
 
     def raw(self, data, deadline=10.0, half_close=False):
