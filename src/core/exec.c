@@ -245,6 +245,7 @@ static void send_kill(struct exec *x)
         auto_buf b = {0};
         rec_put_u64(&b, T_PID, x->pid);
         rec_put_u64(&b, T_SIGNAL, SIGKILL);
+        rec_put_u64(&b, T_FLAGS, SIG_TREE);
         (void)agent_call(a, OP_SIGNAL, &b, &quiet, NULL, NULL); /* if the channel is down, so is the process */
     }
     let_go(x);

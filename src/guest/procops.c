@@ -306,7 +306,10 @@ void op_signal(const struct req *q)
     uint64_t sig;
     if (!p)
         return;
-    bool one = rec_u64_or(q->rec, T_FLAGS, 0) & SIG_ONE;
+    uint64_t flags = rec_u64_or(q->rec, T_FLAGS, 0);
+    bool one = flags & SIG_ONE;
+    if ((flags & SIG_TREE) && rec_u64_or(q->rec, T_SIGNAL, 0) == SIGKILL)
+        proc_kill_tree(q->a, p); /* what is left for below is the leader and its group */
     if (!rec_u64(q->rec, T_SIGNAL, &sig) || !sig || sig > 64)
         err_set(&e, E_INVALID, "signal out of range");
     else if (p->reaped && !p->done && !one) { /* the leader is gone, its group may not be; only it can keep the pid in use */

@@ -78,7 +78,7 @@ enum exit_kind { EXIT_CODE = 1, EXIT_SIGNAL, EXIT_OOM, EXIT_TIMEOUT };
 
 enum { CFG_NO_CLOCK = 1 /* container: the clock is the host's */, CFG_PRIME = 2 /* template build: leave machine-id empty, run no hooks */,
        CFG_TAKEOVER = 4 /* the daemon restarted, the guest did not: run no hooks */ };
-enum { SIG_ONE = 1 };
+enum { SIG_ONE = 1, SIG_TREE = 2 /* with SIGKILL: the group and everything that came out of it */ };
 enum { FILE_PARENTS = 1, FILE_RECURSIVE = 2, FILE_APPEND = 4, FILE_EXCL = 8 };
 enum { WATCH_RECURSIVE = 1, WATCH_ENTRY = 2 };
 enum { SYNC_DROP = 1 };

@@ -42,10 +42,8 @@ def duplicate_and_unknown_members(t):
 
 @plain
 def numbers(t):
-    for n in ("1e999", "-1", "0", "1e308", "9" * 400, "18446744073709551616", "-9223372036854775809", "9223372036854775807", "1.5", "1e2"):
+    for n in ("1e999", "-1", "0", "1e308", "9" * 400, "18446744073709551616", "-9223372036854775809", "9223372036854775807", "1.5"):
         for member in ("memory_mib", "timeout_s", "disk_mib"):
-            if n == "1e2" and member == "timeout_s":
-                continue
             e = post(t, ('{"isolation":"container","%s":%s}' % (member, n)).encode())
             equal(e.code, "invalid", f"{member}={n}")
     for n in ("1e999", "-1", "0", "65", "9" * 400):
@@ -266,7 +264,7 @@ def random_bytes(t):
 @tiers("vm", "container")
 def exec_with_odd_bytes(t):
     box = t.box()
-    for body in (b'{"cmd":["a\\u0000b"]}', b'{"cmd":["true"],"env":{"A":"\\u0000"}}', b'{"cmd":"\xff"}', b'{"cmd":["true"],"stdin_base64":"YQ"}',
+    for body in (b'{"cmd":["a\\u0000b"]}', b'{"cmd":["true"],"env":{"A":"\\u0000"}}', b'{"cmd":"\xff"}',
                  b'{"cmd":["true"],"tag":"a\\nb"}', b'{"cmd":["true"],"tag":""}'):
         r = t.c.call("POST", box.p + "/exec", body=body, headers={"Content-Type": "application/json"}, ok=False)
         equal(r.status, 400, body)
