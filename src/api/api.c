@@ -75,6 +75,7 @@ void api_handler(struct http_stream *s, void *arg)
     struct err e;
     enum about about;
     struct route_match m;
+    (void)http_header(s, "X-Content-Type-Options", "nosniff"); /* nothing is sent yet: it cannot be too late */
     if (gate_site(core_config(a->core), s, &about, &e)) {
         problem_about(s, &e, about);
         return;
@@ -111,9 +112,23 @@ struct sandbox *api_sandbox(struct api *a, struct http_stream *s)
     return sb;
 }
 
+/* The types a form can send across origins without asking first are not JSON, whatever the bytes look like. */
+static bool is_json(struct str type)
+{
+    const char *semi = type.n ? memchr(type.p, ';', type.n) : NULL;
+    return str_ieqz(str_trim((struct str){type.p, semi ? (size_t)(semi - type.p) : type.n}), "application/json");
+}
+
 void api_body(struct api *a, struct http_stream *s, void (*fn)(struct http_stream *, void *, const char *, size_t))
 {
     uint64_t n = http_body_length(s);
+    struct str type = http_req_header(s, "Content-Type");
+    if (type.p && http_has_body(s) && !is_json(type)) {
+        struct err e;
+        err_set(&e, E_INVALID, "the body must be sent as application/json (curl: --json instead of -d)");
+        problem_about(s, &e, ABOUT_REQUEST);
+        return;
+    }
     if (n != UINT64_MAX && n > PARAM_BODY_MAX) {
         struct err e;
         err_set(&e, E_TOO_LARGE, "the body has %llu bytes, the limit is %u", (unsigned long long)n, PARAM_BODY_MAX);

@@ -93,7 +93,7 @@ int gate_site(const struct config *cfg, struct http_stream *s, enum about *about
 {
     struct str host = http_head(s)->host, origin = http_req_header(s, "Origin");
     *about = ABOUT_HOST;
-    if (!http_is_unix(s) && !gate_host_ok(cfg, host))
+    if (!gate_host_ok(cfg, host))
         return err_set(e, E_DENIED, "'%.*s' is not a name of this server", (int)(host.n > 100 ? 100 : host.n), host.p ? host.p : "");
     *about = ABOUT_ORIGIN;
     if (origin.p && (http_head_count(http_head(s), "Origin") > 1 || !gate_origin_ok(cfg, origin, host)))

@@ -301,9 +301,9 @@ void proc_kill_tree(struct agent *a, struct proc *p)
         if (fd >= 0 && write(fd, "1", 1) == 1)
             return;
     }
+    tree_kill(p->reaped ? 0 : p->pid, p->serial); /* before the group: ancestry is lost when a parent dies */
     if (!p->reaped)
         (void)kill(-p->pid, SIGKILL); /* setsid ran before exec, so the group exists */
-    tree_kill(p->reaped ? 0 : p->pid, p->serial);
 }
 
 void proc_on_timeout(struct agent *a, struct timer *t)

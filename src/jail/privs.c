@@ -7,14 +7,14 @@
 #include <sys/resource.h>
 
 /* Like the common container runtimes' default, without MKNOD (no use in a user namespace): enough for sudo, package
- * managers, ping, servers on low ports. None of them counts outside the box's own user namespace. SYS_ADMIN is for the
- * agent alone, which names the host with it and, by holding more than any user process can, cannot be traced by one: it
- * drops it (and more) from the bounding set of everything it starts. The filter forbids what else it would allow. */
+ * managers, ping, servers on low ports. None of them counts outside the box's own user namespace. SYS_ADMIN and
+ * SYS_PTRACE are for the agent alone, which names the host and finds stray descendants with them and, by holding more than any user process can, cannot be traced by one: it
+ * drops them (and more) from the bounding set of everything it starts. The filter forbids what else it would allow. */
 const uint64_t CAPS_BOX = CAP_BIT(CAP_CHOWN) | CAP_BIT(CAP_DAC_OVERRIDE) | CAP_BIT(CAP_DAC_READ_SEARCH) | CAP_BIT(CAP_FOWNER) |
                           CAP_BIT(CAP_FSETID) | CAP_BIT(CAP_KILL) | CAP_BIT(CAP_SETGID) | CAP_BIT(CAP_SETUID) | CAP_BIT(CAP_SETPCAP) |
                           CAP_BIT(CAP_NET_BIND_SERVICE) | CAP_BIT(CAP_NET_RAW) | CAP_BIT(CAP_IPC_OWNER) | CAP_BIT(CAP_SYS_CHROOT) |
                           CAP_BIT(CAP_SYS_NICE) | CAP_BIT(CAP_LEASE) | CAP_BIT(CAP_AUDIT_WRITE) | CAP_BIT(CAP_SETFCAP) |
-                          CAP_BIT(CAP_SYS_ADMIN);
+                          CAP_BIT(CAP_SYS_ADMIN) | CAP_BIT(CAP_SYS_PTRACE);
 const uint64_t CAPS_UNTAR =
     CAP_BIT(CAP_CHOWN) | CAP_BIT(CAP_DAC_OVERRIDE) | CAP_BIT(CAP_FOWNER) | CAP_BIT(CAP_FSETID) | CAP_BIT(CAP_SETFCAP);
 

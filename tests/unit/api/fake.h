@@ -538,7 +538,7 @@ static inline void fx_begin(struct fx *x, const char *method, const char *target
 {
     auto_buf b = {0};
     fx_open(x);
-    buf_printf(&b, "%s %s HTTP/1.1\r\nHost: any\r\n", method, target);
+    buf_printf(&b, "%s %s HTTP/1.1\r\nHost: localhost\r\n", method, target);
     if (body)
         buf_printf(&b, "Content-Length: %zu\r\n", strlen(body));
     buf_printf(&b, "\r\n%s", body ? body : "");

@@ -370,7 +370,7 @@ TEST(processes, stdin_goes_in_order_in_pieces)
     F.pieces.n = F.input.n = 0;
     fx_open(x);
     auto_buf head = {0};
-    buf_printf(&head, "POST /v1/sandboxes/box/processes/7/stdin?eof=1 HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", N);
+    buf_printf(&head, "POST /v1/sandboxes/box/processes/7/stdin?eof=1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", N);
     fx_send(x, head.p, head.n);
     size_t sent = 0;
     for (int i = 0; i < 100000 && !strstr(F.pieces.p ? F.pieces.p : "", "close"); i++) {
@@ -398,12 +398,12 @@ TEST(processes, stdin_failures_are_told_at_once)
     struct fx *x = fx_new();
     struct err e;
     fx_open(x);
-    fx_sendz(x, "POST /v1/sandboxes/box/processes/7/stdin HTTP/1.1\r\nHost: x\r\nContent-Length: 500000\r\n\r\nabc");
+    fx_sendz(x, "POST /v1/sandboxes/box/processes/7/stdin HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500000\r\n\r\nabc");
     err_set(&e, E_NOT_FOUND, "process 7 does not exist");
     fake_answer(&e);
     fx_until(x, "HTTP/1.1 404");
     fx_open(x);
-    fx_sendz(x, "POST /v1/sandboxes/box/processes/7/stdin HTTP/1.1\r\nHost: x\r\nContent-Length: 500000\r\n\r\nabc");
+    fx_sendz(x, "POST /v1/sandboxes/box/processes/7/stdin HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500000\r\n\r\nabc");
     fx_close(x); /* left with a piece under way */
     fake_answer(NULL);
     fx_turn(x, 3);
@@ -417,7 +417,7 @@ static void upgrade(struct fx *x, const char *query)
 {
     auto_buf b = {0};
     fx_open(x);
-    buf_printf(&b, "GET /v1/sandboxes/box/pty%s HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    buf_printf(&b, "GET /v1/sandboxes/box/pty%s HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
                    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n", query);
     fx_send(x, b.p, b.n);
 }

@@ -135,7 +135,7 @@ TEST(put, streams_as_there_is_room)
     for (int i = 0; i < N; i++)
         body[i] = (char)('a' + i % 23);
     auto_buf head = {0};
-    buf_printf(&head, "PUT " FILES "?path=f&mode=0600&user=root HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", N);
+    buf_printf(&head, "PUT " FILES "?path=f&mode=0600&user=root HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", N);
     F.room = 0;
     fx_open(x);
     fx_send(x, head.p, head.n);
@@ -173,7 +173,7 @@ TEST(put, early_failure_answers_at_once)
     struct fx *x = fx_new();
     struct err e;
     fx_open(x);
-    fx_sendz(x, "PUT " FILES "?path=f HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000\r\n\r\nabc");
+    fx_sendz(x, "PUT " FILES "?path=f HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10000000\r\n\r\nabc");
     err_set(&e, E_QUOTA, "the disk is full");
     fake_write_done(&e);
     fx_until(x, "the disk is full");
@@ -181,7 +181,7 @@ TEST(put, early_failure_answers_at_once)
     HAS(x, "disk_mib");
     F.room = 1;
     fx_open(x);
-    fx_sendz(x, "PUT " FILES "?path=f HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000\r\n\r\nabc"); /* paused: no room */
+    fx_sendz(x, "PUT " FILES "?path=f HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10000000\r\n\r\nabc"); /* paused: no room */
     err_set(&e, E_DENIED, "not yours");
     fake_write_done(&e);
     fx_until(x, "HTTP/1.1 403");
@@ -193,7 +193,7 @@ TEST(put, a_client_that_left_cancels)
 {
     struct fx *x = fx_new();
     fx_open(x);
-    fx_sendz(x, "PUT " FILES "?path=f HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nabc");
+    fx_sendz(x, "PUT " FILES "?path=f HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nabc");
     fx_close(x);
     CHECK_INT(F.wr_cancels, 1);
     CHECK(!F.wr_eof);
@@ -370,7 +370,7 @@ TEST(build, import_spools_the_body)
     fx_ask(x, "POST", "/v1/templates/Mine/import", "x");
     HAS(x, "HTTP/1.1 400");
     fx_open(x);
-    fx_sendz(x, "POST /v1/templates/mine/import HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nabc");
+    fx_sendz(x, "POST /v1/templates/mine/import HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nabc");
     fx_close(x);
     CHECK(!F.build);
     fx_free(x);
@@ -379,7 +379,7 @@ static void form(struct fx *x, const char *target, const char *body)
 {
     auto_buf b = {0};
     fx_open(x);
-    buf_printf(&b, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=XX\r\nContent-Length: %zu\r\n\r\n%s", target, strlen(body), body);
+    buf_printf(&b, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=XX\r\nContent-Length: %zu\r\n\r\n%s", target, strlen(body), body);
     fx_send(x, b.p, b.n);
 }
 #define PART(name, text) "--XX\r\nContent-Disposition: form-data; name=\"" name "\"\r\n\r\n" text "\r\n"
