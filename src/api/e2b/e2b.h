@@ -1,0 +1,24 @@
+/* The E2B dialect: a translation over the same core calls as the native API.
+ * Control plane at the root paths E2B's SDKs use (e2b_control.c and friends);
+ * sandbox traffic, recognised by E2b-Sandbox-Id or a {port}-{id}.<domain> host,
+ * is either envd (port 49983: files, RPC) or ingress to a port of the guest. */
+#pragma once
+#include "api/api.h"
+#include <stdbool.h>
+
+/* Control plane routes, added to the router by api.c (ROUTE_E2B: errors in E2B's form). */
+extern const struct route e2b_routes[];
+extern const size_t e2b_nroutes;
+
+/* Called before the gate for every request. True: it was sandbox traffic and has been (or will be) answered here. */
+bool e2b_sandbox_traffic(struct api *a, struct http_stream *s);
+
+/* -- between the parts -- */
+/* The envd half: id is the sandbox id, the request's own path decides. Checks the access token itself. */
+void e2b_envd(struct api *a, struct http_stream *s, const char *id);
+/* A header-less signed /files URL on a plain host (spec 1.5): finds the sandbox by signature. True: answered. */
+bool e2b_signed_files(struct api *a, struct http_stream *s);
+/* Forward to a port of the guest (HTTP and WebSocket). */
+void e2b_ingress(struct api *a, struct http_stream *s, const char *id, unsigned port);
+/* {"code":404,"message":"…"} with that status. */
+void e2b_problem(struct http_stream *s, int status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
