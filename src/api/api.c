@@ -1,4 +1,6 @@
 #include "api/api.h"
+#include "api/e2b/control.h"
+#include "api/e2b/e2b.h"
 #include "api/gate.h"
 #include "api/native/native.h"
 #include "api/params.h"
@@ -10,6 +12,7 @@ struct api {
     struct jobs *jobs;
     struct router *router;
     struct route *native; /* the routing half of native_routes */
+    struct e2b *e2b;
     void (*shutdown_fn)(void *arg, bool keep);
     void *shutdown_arg;
 };
@@ -25,6 +28,8 @@ struct api *api_new(struct core *c, struct jobs *jobs)
         a->native[i] = (struct route){r->method, r->pattern, r->fn, r->flags};
     }
     a->router = router_new(a->native, native_nroutes);
+    router_add(a->router, e2b_routes, e2b_nroutes);
+    a->e2b = e2b_new(a);
     return a;
 }
 
@@ -32,6 +37,7 @@ void api_free(struct api *a)
 {
     if (!a)
         return;
+    e2b_free(a->e2b);
     router_free(a->router);
     free(a->native);
     free(a);
@@ -47,10 +53,35 @@ void api_on_shutdown(struct api *a, void (*fn)(void *arg, bool keep), void *arg)
 
 struct core *api_core(struct api *a) { return a->core; }
 struct jobs *api_jobs(struct api *a) { return a->jobs; }
+struct e2b *api_e2b(struct api *a) { return a->e2b; }
 void api_shutdown(struct api *a, bool keep)
 {
     if (a->shutdown_fn)
         a->shutdown_fn(a->shutdown_arg, keep);
+}
+
+/* Requests of the E2B dialect: any page may send them (E2B's SDK runs in browsers), but none without a key of ours. */
+static void e2b_handler(struct api *a, struct http_stream *s)
+{
+    struct err e;
+    struct route_match m;
+    struct str host = http_head(s)->host;
+    if (!gate_host_ok(core_config(a->core), host)) {
+        e2b_problem(s, 403, "'%.*s' is not a name of this server", (int)(host.n > 100 ? 100 : host.n), host.p ? host.p : "");
+        return;
+    }
+    if (e2b_cors(s))
+        return;
+    router_match(a->router, s, &m);
+    unsigned flags = m.route ? m.route->flags : 0;
+    if (!(flags & ROUTE_OPEN) && gate_caller(a->core, s, &e)) {
+        e2b_fail(s, &e);
+        return;
+    }
+    if (m.route)
+        m.route->fn(s, a);
+    else
+        e2b_problem(s, m.status, m.status == 405 ? "this path does not take that method" : m.status == 400 ? "the path is malformed" : "there is nothing at this path");
 }
 
 static void no_route(struct http_stream *s, const struct route_match *m)
@@ -75,7 +106,13 @@ void api_handler(struct http_stream *s, void *arg)
     struct err e;
     enum about about;
     struct route_match m;
+    if (e2b_sandbox_traffic(a, s))
+        return;
     (void)http_header(s, "X-Content-Type-Options", "nosniff"); /* nothing is sent yet: it cannot be too late */
+    if (e2b_path(http_path(s))) {
+        e2b_handler(a, s);
+        return;
+    }
     if (gate_site(core_config(a->core), s, &about, &e)) {
         problem_about(s, &e, about);
         return;

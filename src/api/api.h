@@ -12,6 +12,7 @@
 
 struct api;
 struct sandbox;
+struct e2b;
 
 struct api *api_new(struct core *c, struct jobs *jobs);
 void api_free(struct api *a); /* after the http server is gone */
@@ -24,6 +25,7 @@ void api_on_shutdown(struct api *a, void (*fn)(void *arg, bool keep), void *arg)
 /* -- for handlers -- */
 struct core *api_core(struct api *a);
 struct jobs *api_jobs(struct api *a);
+struct e2b *api_e2b(struct api *a); /* the E2B dialect's own state */
 void api_shutdown(struct api *a, bool keep);
 /* The sandbox of the capture {id}; NULL: the answer is out. The pointer is good for this turn only. */
 struct sandbox *api_sandbox(struct api *a, struct http_stream *s);

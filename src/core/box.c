@@ -365,6 +365,13 @@ static void put_identity(struct buf *rec, const struct box *b, const struct box_
     for (char **p = env; p && *p; p++)
         rec_put_str(rec, T_ENV, *p);
     env_free(env);
+    for (size_t i = 0; id->files && i < id->files->n; i++) {
+        size_t mark = rec_open(rec, T_FILE);
+        rec_put_str(rec, T_PATH, id->files->at[i].k);
+        rec_put_u64(rec, T_MODE, 0644);
+        rec_put(rec, T_BYTES, id->files->at[i].v, strlen(id->files->at[i].v));
+        rec_close(rec, mark);
+    }
 }
 
 void box_configure(struct box *b, const struct box_identity *id, box_cb *cb, void *arg)

@@ -29,6 +29,7 @@ struct sp_limit box_limit(const struct box_spec *s);
 struct box_identity {
     const char *sandbox, *hostname, *user, *workdir; /* user, workdir may be NULL: the agent's default */
     const struct kv *env;                            /* may be NULL */
+    const struct kv *files;                          /* path -> text, 0644; may be NULL */
     uint64_t generation;
     const char *machine_id;                          /* 32 hex; NULL with prime */
     bool takeover;                                   /* the daemon restarted, the guest did not */

@@ -321,11 +321,20 @@ int exec_close_stdin(struct sandbox *sb, const char *who, exec_cb *cb, void *arg
 /* ---- list ---- */
 struct listing { void (*cb)(void *, const struct err *, const struct proc_info *, size_t); void *arg; };
 
+static char **add_string(char **v, size_t *n, struct str s)
+{
+    if (!(*n & (*n + 1))) /* room doubles at 1, 3, 7, …: for the string and the NULL */
+        v = xrealloc(v, (*n * 2 + 2) * sizeof *v);
+    v[(*n)++] = xstrndup(s.p, s.n);
+    v[*n] = NULL;
+    return v;
+}
+
 static void read_proc(struct rec r, struct proc_info *p)
 {
-    size_t n = 0, cap = 0;
-    char **argv = NULL;
     struct field f;
+    size_t nargv = 0, nenv = 0;
+    char **argv = xcalloc(1, sizeof *argv), **env = NULL;
     p->pid = (uint32_t)rec_u64_or(r, T_PID, 0);
     p->tag = rec_dup(r, T_TAG), p->cwd = rec_dup(r, T_CWD), p->user = rec_dup(r, T_USER);
     p->started_wall_ns = (int64_t)rec_u64_or(r, T_WALL_NS, 0);
@@ -335,15 +344,18 @@ static void read_proc(struct rec r, struct proc_info *p)
     p->running = !p->exit.kind;
     p->pty = rec_u64_or(r, T_COLS, 0) > 0;
     while (rec_next(&r, &f))
-        if (f.tag == T_ARG) {
-            if (n + 2 > cap)
-                argv = xrealloc(argv, (cap = cap ? cap * 2 : 8) * sizeof *argv);
-            argv[n++] = xstrndup(f.v.p, f.v.n);
-            argv[n] = NULL;
-        }
-    if (!argv)
-        argv = xcalloc(1, sizeof *argv);
-    p->argv = argv;
+        if (f.tag == T_ARG)
+            argv = add_string(argv, &nargv, f.v);
+        else if (f.tag == T_ENV)
+            env = add_string(env, &nenv, f.v);
+    p->argv = argv, p->env = env;
+}
+
+static void free_strings(char *const *v)
+{
+    for (char *const *q = v; q && *q; q++)
+        free(*q);
+    free((void *)(uintptr_t)v);
 }
 
 static void list_done(void *arg, const struct err *e, struct rec r)
@@ -362,9 +374,7 @@ static void list_done(void *arg, const struct err *e, struct rec r)
     l.cb(l.arg, e, p, n);
     for (size_t i = 0; i < n; i++) {
         free((void *)(uintptr_t)p[i].tag), free((void *)(uintptr_t)p[i].cwd), free((void *)(uintptr_t)p[i].user);
-        for (char *const *q = p[i].argv; *q; q++)
-            free(*q);
-        free((void *)(uintptr_t)p[i].argv);
+        free_strings(p[i].argv), free_strings(p[i].env);
     }
     free(p);
 }

@@ -48,7 +48,7 @@ void exec_kill(struct exec *x);   /* kill its tree and detach */
 struct proc_info {
     uint32_t pid;
     const char *tag, *cwd, *user; /* NULL if none; valid during the callback */
-    char *const *argv;
+    char *const *argv, *const *env; /* env: of the start request, may be NULL */
     int64_t started_wall_ns;
     uint64_t output_bytes;
     bool running, pty;

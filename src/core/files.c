@@ -28,6 +28,7 @@ static void entry_read(struct entry_box *b, struct rec r)
     en->target = b->strings[4] = dup_or(r, T_TARGET, NULL);
     en->type = (char)rec_u64_or(r, T_TYPE, 'o');
     en->target_type = (char)rec_u64_or(r, T_TARGET_TYPE, 0);
+    en->target_mode = (uint32_t)rec_u64_or(r, T_TARGET_MODE, 0);
     en->size = rec_u64_or(r, T_SIZE, 0);
     en->mode = (uint32_t)rec_u64_or(r, T_MODE, 0);
     en->uid = (uint32_t)rec_u64_or(r, T_UID, 0), en->gid = (uint32_t)rec_u64_or(r, T_GID, 0);
@@ -293,7 +294,8 @@ struct file_write *file_write_start(struct sandbox *sb, const struct file_write_
     put_path(&b, s->path, s->user);
     if (s->mode)
         rec_put_u64(&b, T_MODE, s->mode);
-    rec_put_u64(&b, T_FLAGS, FILE_PARENTS | (s->append ? FILE_APPEND : 0u) | (s->excl ? FILE_EXCL : 0u));
+    rec_put_u64(&b, T_FLAGS, FILE_PARENTS | (s->append ? FILE_APPEND : 0u) | (s->excl ? FILE_EXCL : 0u) | (s->own ? FILE_OWN : 0u));
+    rec_put_str(&b, T_NAME, s->xattr_clear);
     for (const char *const *x = s->xattr; x && *x; x++)
         rec_put_str(&b, T_XATTR, *x);
     struct file_write *f = xcalloc(1, sizeof *f);

@@ -12,7 +12,7 @@ struct file_entry { /* strings valid during the callback */
     const char *name, *path, *owner, *group, *target /* NULL */;
     char type, target_type; /* 'f' 'd' 'l' 'o', target_type 0 if unknown */
     uint64_t size;
-    uint32_t mode, uid, gid;
+    uint32_t mode, uid, gid, target_mode;
     int64_t mtime_ns;
     const char *const *xattr; /* "user.k=v", NULL-terminated, may be NULL */
 };
@@ -47,7 +47,8 @@ struct file_write_ops {
     void (*room)(void *arg);                                                    /* file_write_room() grew */
     void (*done)(void *arg, const struct err *e, const struct file_entry *en);  /* last; may come before eof (disk full, …) */
 };
-struct file_write_spec { const char *path, *user; uint32_t mode; bool append, excl; const char *const *xattr; };
+struct file_write_spec { const char *path, *user; uint32_t mode; bool append, excl; const char *const *xattr;
+                         bool own; const char *xattr_clear; /* an existing file changes hands too; attributes beginning so are removed first */ };
 struct file_write *file_write_start(struct sandbox *sb, const struct file_write_spec *spec, const struct file_write_ops *ops, void *arg, struct err *e);
 size_t file_write_room(const struct file_write *f);
 size_t file_write_send(struct file_write *f, const void *p, size_t n);

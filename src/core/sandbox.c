@@ -46,19 +46,20 @@ const char *sandbox_boundary(const struct sandbox *sb)
 /* ---- rows and events ---- */
 void sandbox_store(struct sandbox *sb, store_done *done, void *arg)
 {
-    char *env = kv_to_json(&sb->env), *meta = kv_to_json(&sb->metadata);
+    char *env = kv_to_json(&sb->env), *meta = kv_to_json(&sb->metadata), *options = kv_to_json(&sb->options);
     struct sandbox_row r = {
         .id = sb->id, .name = sb->name, .box_id = *sb->box_id ? sb->box_id : NULL, .template_id = sb->template_id, .template_name = sb->template_name,
         .tier = tier_name(sb->tier), .state = state_name(sb->state), .cpu_millis = sb->cpu_millis, .memory_mib = sb->memory_mib,
         .disk_mib = sb->disk_mib, .timeout_s = sb->timeout_s, .on_timeout = sb->on_timeout == ON_TIMEOUT_PAUSE ? "pause" : "kill",
         .created_wall_ns = sb->created_ns, .started_wall_ns = sb->started_ns, .expires_wall_ns = sb->expires_ns, .ended_wall_ns = sb->ended_ns,
         .end_reason = end_name(sb->end_reason), .end_message = sb->end_message, .env_json = env, .metadata_json = meta,
-        .network_json = "{\"mode\":\"none\"}", .generation = (int64_t)sb->generation, .token = sb->token, .start_path = sb->start_path,
+        .network_json = options, .generation = (int64_t)sb->generation, .token = sb->token, .start_path = sb->start_path,
         .start_ns = (int64_t)(sb->start_ms * 1e6), .kernel = sb->kernel, .boot_id = sb->core->host_boot_id,
     };
     store_put_sandbox(sb->core->store, &r, done, arg);
     free(env);
     free(meta);
+    free(options);
 }
 
 static void announce(struct sandbox *sb)
@@ -204,7 +205,7 @@ static void bury(void *arg)
 {
     struct sandbox *sb = arg;
     free(sb->name), free(sb->template_name), free(sb->end_message), free(sb->start_path), free(sb->kernel);
-    kv_free(&sb->env), kv_free(&sb->metadata);
+    kv_free(&sb->env), kv_free(&sb->metadata), kv_free(&sb->options);
     free(sb);
 }
 
@@ -457,22 +458,31 @@ static void ready(struct creation *cr, struct sandbox *sb)
 void sandbox_configure(struct sandbox *sb, box_cb *cb, void *arg)
 {
     struct template *t = map_get(&sb->core->templates, sb->template_id);
-    struct kv env = {0};
+    struct kv env = {0}, files = {0};
     if (t)
         kv_copy(&env, &t->env);
     for (size_t i = 0; i < sb->env.n; i++)
         kv_set(&env, str_of(sb->env.at[i].k), str_of(sb->env.at[i].v));
+    for (size_t i = 0; i < sb->options.n; i++) {
+        const char *k = sb->options.at[i].k, *v = sb->options.at[i].v;
+        struct str value = str_of(strcmp(v, "{sandbox}") ? v : sb->id);
+        if (!strncmp(k, "env:", 4))
+            kv_set(&env, str_of(k + 4), value);
+        else if (!strncmp(k, "file:", 5))
+            kv_set(&files, str_of(k + 5), value);
+    }
     /* the same after a takeover, another for every sandbox and every fork of one */
     char seed[80], machine_id[SHA256_HEX];
     (void)snprintf(seed, sizeof seed, "machine-id %s %s", sb->id, sb->token);
     sha256_hex(seed, strlen(seed), machine_id);
     machine_id[32] = 0;
-    struct box_identity id = {.sandbox = sb->id, .hostname = sb->name ? sb->name : sb->id, .env = &env, .generation = sb->generation,
+    struct box_identity id = {.sandbox = sb->id, .hostname = sb->name ? sb->name : sb->id, .env = &env, .files = &files, .generation = sb->generation,
                               .machine_id = machine_id, .takeover = sb->state == SB_RUNNING};
     id.user = t && t->user ? t->user : "user";
     id.workdir = t ? t->workdir : NULL;
     box_configure(sb->box, &id, cb, arg);
     kv_free(&env);
+    kv_free(&files);
 }
 
 static void box_started(void *arg, struct box *b, const struct err *e)
@@ -543,6 +553,8 @@ int sandbox_create(struct core *c, const struct sandbox_spec *s, sandbox_cb *don
     sb->on_timeout = s->on_timeout;
     kv_copy(&sb->env, &s->env);
     kv_copy(&sb->metadata, &s->metadata);
+    kv_set(&sb->options, S("mode"), S("none"));
+    kv_copy(&sb->options, &s->options);
     sb->generation = 1;
     unsigned char token[20];
     random_bytes(token, sizeof token);
@@ -602,6 +614,12 @@ int sandbox_rename(struct sandbox *sb, const char *name, struct err *e)
         map_set(&c->names, name, sb);
     sandbox_store(sb, NULL, NULL);
     return 0;
+}
+
+void sandbox_set_option(struct sandbox *sb, const char *key, const char *value)
+{
+    kv_set(&sb->options, str_of(key), str_of(value));
+    sandbox_store(sb, NULL, NULL);
 }
 
 int sandbox_set_metadata(struct sandbox *sb, const struct kv *m, struct err *e)
@@ -710,7 +728,7 @@ struct sandbox *sandbox_adopt_row(struct core *c, const void *row)
     sb->start_ms = (double)r->start_ns / 1e6;
     sb->kernel = r->kernel ? xstrdup(r->kernel) : NULL;
     struct err e;
-    if (kv_from_json(&sb->env, r->env_json, &e) || kv_from_json(&sb->metadata, r->metadata_json, &e))
+    if (kv_from_json(&sb->env, r->env_json, &e) || kv_from_json(&sb->metadata, r->metadata_json, &e) || kv_from_json(&sb->options, r->network_json, &e))
         log_warn("sandbox %s: its stored maps are damaged: %s", sb->id, e.msg);
     map_set(&c->sandboxes, sb->id, sb);
     if (sb->name && sb->state != SB_GONE && sb->state != SB_FAILED)

@@ -25,6 +25,7 @@ struct sandbox_spec {
     uint32_t cpu_millis, memory_mib, disk_mib, timeout_s; /* 0: default */
     enum on_timeout { ON_TIMEOUT_KILL = 0, ON_TIMEOUT_PAUSE } on_timeout;
     struct kv env, metadata; /* copied */
+    struct kv options;       /* copied; see struct sandbox */
 };
 
 struct sandbox {
@@ -41,6 +42,9 @@ struct sandbox {
     enum end_reason end_reason;
     char *end_message;
     struct kv env, metadata;
+    /* What a dialect keeps with the row. "env:K" sets K over every other source, "file:/path" is written before user code
+     * runs; a value "{sandbox}" stands for the id. Other keys are the dialect's own. */
+    struct kv options;
     uint64_t generation;
     char token[41];
     char *start_path, *kernel; /* "pool", "6.1.0-…" */
@@ -59,6 +63,7 @@ struct sandbox *sandbox_find(struct core *c, const char *id_or_name, struct err 
 int sandbox_kill(struct sandbox *sb, enum end_reason why, const char *message, sandbox_cb *done, void *arg, struct err *e);
 int sandbox_set_timeout(struct sandbox *sb, uint32_t seconds, struct err *e);
 int sandbox_rename(struct sandbox *sb, const char *name /* NULL: none */, struct err *e);
+void sandbox_set_option(struct sandbox *sb, const char *key, const char *value); /* of the dialect's own kind */
 int sandbox_set_metadata(struct sandbox *sb, const struct kv *m, struct err *e);
 /* The channel of a running sandbox; NULL + typed error (not running, gone, …) otherwise. */
 struct agent *sandbox_agent(struct sandbox *sb, struct err *e);

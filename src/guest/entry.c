@@ -9,7 +9,7 @@
 #include <sys/xattr.h>
 
 #define XATTR_LIST 4096
-#define XATTR_VALUE 2048
+#define XATTR_VALUE 4096
 #define XATTR_TOTAL 8192 /* of one entry; the rest is left out */
 
 static char type_of(mode_t m) { return S_ISREG(m) ? 'f' : S_ISDIR(m) ? 'd' : S_ISLNK(m) ? 'l' : 'o'; }
@@ -45,6 +45,7 @@ static void put_target(struct buf *b, int dir, const char *name)
         if (n > 0) {
             rec_put(b, T_TARGET, to, (size_t)n);
             rec_put_u64(b, T_TARGET_TYPE, (uint64_t)type_of(st.st_mode));
+            rec_put_u64(b, T_TARGET_MODE, st.st_mode & 07777);
             return;
         }
     }

@@ -179,17 +179,30 @@ static int open_write(const struct req *q, struct place *p, struct err *e)
         return path_err(e, errno, p->path);
     if (check_kind(fd, p->path, &st, e))
         return -1;
-    if (made && (p->user.uid || p->user.gid))
+    if (made ? p->user.uid || p->user.gid : (flags & FILE_OWN) && (st.st_uid != p->user.uid || st.st_gid != p->user.gid))
         (void)!fchown(fd, p->user.uid, p->user.gid);
     if (rec_u64(q->rec, T_MODE, &mode) && fchmod(fd, mode & 07777))
         return path_err(e, errno, p->path);
     return take_fd(&fd);
 }
 
+/* Attributes of an earlier writer that begin with the prefix; a file system without attributes has none to remove. */
+static void clear_xattrs(int fd, struct str prefix)
+{
+    char list[4096];
+    ssize_t n = prefix.n > 5 && !memcmp(prefix.p, "user.", 5) ? flistxattr(fd, list, sizeof list) : 0;
+    for (ssize_t i = 0; i < n; i += (ssize_t)strlen(list + i) + 1)
+        if (!strncmp(list + i, prefix.p, prefix.n))
+            (void)!fremovexattr(fd, list + i);
+}
+
 static int set_xattrs(int fd, struct rec r, struct err *e)
 {
     struct field f;
     char name[256];
+    struct str prefix;
+    if (rec_get(r, T_NAME, &prefix))
+        clear_xattrs(fd, prefix);
     while (rec_next(&r, &f)) {
         if (f.tag != T_XATTR)
             continue;

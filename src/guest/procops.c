@@ -148,11 +148,15 @@ static int parse_start(const struct req *q, struct start *s, struct proc *p, uin
     return 0;
 }
 
-static void describe(struct proc *p, const struct start *s, uint64_t cols)
+static void describe(struct proc *p, const struct start *s, struct rec r, uint64_t cols)
 {
+    struct field f;
     rec_put_str(&p->desc, T_TAG, p->tag);
     for (size_t i = 0; i < s->narg && p->desc.n < DESC_MAX; i++)
         rec_put(&p->desc, T_ARG, s->argv[i], strnlen(s->argv[i], DESC_MAX - p->desc.n));
+    while (rec_next(&r, &f))
+        if (f.tag == T_ENV && p->desc.n + f.v.n < DESC_MAX)
+            rec_put(&p->desc, T_ENV, f.v.p, f.v.n);
     rec_put_str(&p->desc, T_CWD, s->l.cwd);
     rec_put_str(&p->desc, T_USER, s->l.user.name);
     rec_put_u64(&p->desc, T_WALL_NS, (uint64_t)clock_wall());
@@ -215,7 +219,7 @@ static int start_process(const struct req *q, struct start *s, struct proc *p, s
     if (pid < 0)
         return -1;
     p->tag = rec_dup(q->rec, T_TAG);
-    describe(p, s, cols);
+    describe(p, s, q->rec, cols);
     proc_started(a, p, pid);
     return 0;
 }

@@ -43,7 +43,7 @@ enum sp_op {
 
 enum sp_cgroup { SP_CG_V1 = 1, SP_CG_V2 = 2 };
 enum sp_feature { SP_FEAT_CGROUP2_KILL = 1, SP_FEAT_KVM_NODE = 2 /* /dev/kvm exists; whether it is any good is not known here */ };
-#define SP_VM_OVERHEAD_MIB (128u + 96u) /* translation cache and QEMU itself, added to a VM's memory limit */
+#define SP_VM_OVERHEAD_MIB 512u /* emulator beside the guest RAM: translation cache 128, heap, and page cache of the disk under writeback */
 #define SP_VM_STATE_FD     9            /* number of SPF_STATE inside QEMU: {"uri":"fd:9"} */
 
 struct sp_id { char id[SP_ID]; };

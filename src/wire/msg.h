@@ -35,7 +35,7 @@ enum agent_op {
      * -> events as for OP_START; EV_STARTED carries T_OFFSET actually started at (later than asked: bytes were lost).
      * An exited process stays attachable for at least 5 minutes (last 64 kept). */
     OP_ATTACH,
-    OP_PROCS,       /* -> T_PROC*: nested {T_PID, [T_TAG], T_ARG*, T_CWD, T_USER, T_WALL_NS start, T_OFFSET produced, [T_EXIT_KIND, T_EXIT_CODE], [T_COLS]} */
+    OP_PROCS,       /* -> T_PROC*: nested {T_PID, [T_TAG], T_ARG*, [T_ENV* of the request], T_CWD, T_USER, T_WALL_NS start, T_OFFSET produced, [T_EXIT_KIND, T_EXIT_CODE], [T_COLS]} */
     OP_SIGNAL,      /* T_PID|T_TAG, T_SIGNAL, [T_FLAGS: SIG_ONE = only that process, default its group] */
     OP_RESIZE,      /* T_PID|T_TAG, T_COLS, T_ROWS */
     OP_INPUT,       /* T_PID|T_TAG, T_BYTES (<= 60 KiB): written in arrival order; reply once accepted */
@@ -43,7 +43,7 @@ enum agent_op {
 
     /* Files. T_PATH: absolute, or relative to the home of T_USER (default user), "~/..." too. Created things belong to T_USER.
      * An entry (T_ENTRY) is nested {T_NAME, T_PATH, T_TYPE 'f' 'd' 'l' 'o', T_SIZE, T_MODE (07777 bits), T_UID, T_GID,
-     * T_OWNER, T_GROUP, T_MTIME_NS, [T_TARGET resolved], [T_TARGET_TYPE], [T_XATTR*: "user.k=v"]}. */
+     * T_OWNER, T_GROUP, T_MTIME_NS, [T_TARGET resolved], [T_TARGET_TYPE, T_TARGET_MODE], [T_XATTR*: "user.k=v"]}. */
     OP_STAT,    /* T_PATH, [T_USER] -> T_ENTRY (of the link itself; T_TARGET* tell about its target) */
     OP_LIST,    /* T_PATH, [T_DEPTH 1..], [T_USER] -> EV_ENTRIES {T_ENTRY*}* then FR_RES; depth-first, names in byte order */
     OP_MKDIR,   /* T_PATH, [T_MODE], [T_USER], [T_FLAGS: FILE_PARENTS] -> T_ENTRY */
@@ -52,7 +52,8 @@ enum agent_op {
     OP_SETATTR, /* T_PATH, [T_MODE], [T_OWNER], [T_GROUP], [T_UID], [T_GID], [T_USER] -> T_ENTRY */
     OP_SYMLINK, /* T_TARGET, T_PATH, [T_USER] -> T_ENTRY */
     OP_READ,    /* T_PATH, [T_OFFSET], [T_SIZE], [T_USER], T_CREDIT -> EV_ENTRIES (one), DATA(CH_FILE)*, FR_RES {T_SIZE sent} */
-    OP_WRITE,   /* T_PATH, [T_MODE], [T_USER], [T_FLAGS: FILE_PARENTS|FILE_APPEND|FILE_EXCL], [T_XATTR*], then host DATA(CH_FILE)*, FR_EOF -> T_ENTRY */
+    OP_WRITE,   /* T_PATH, [T_MODE], [T_USER], [T_FLAGS: FILE_PARENTS|FILE_APPEND|FILE_EXCL|FILE_OWN], [T_NAME: "user.x." attributes
+                 * beginning so are removed first], [T_XATTR*], then host DATA(CH_FILE)*, FR_EOF -> T_ENTRY */
     OP_WATCH,   /* T_PATH, [T_USER], [T_FLAGS: WATCH_RECURSIVE|WATCH_ENTRY] -> EV_STARTED, EV_WATCH* until FR_CANCEL */
 
     OP_METRICS,   /* -> T_CPU_NS, T_CPUS, T_MEM_BYTES, T_MEM_USED, T_MEM_CACHE, T_DISK_BYTES, T_DISK_USED, T_NPROC */
@@ -79,7 +80,7 @@ enum exit_kind { EXIT_CODE = 1, EXIT_SIGNAL, EXIT_OOM, EXIT_TIMEOUT };
 enum { CFG_NO_CLOCK = 1 /* container: the clock is the host's */, CFG_PRIME = 2 /* template build: leave machine-id empty, run no hooks */,
        CFG_TAKEOVER = 4 /* the daemon restarted, the guest did not: run no hooks */ };
 enum { SIG_ONE = 1, SIG_TREE = 2 /* with SIGKILL: the group and everything that came out of it */ };
-enum { FILE_PARENTS = 1, FILE_RECURSIVE = 2, FILE_APPEND = 4, FILE_EXCL = 8 };
+enum { FILE_PARENTS = 1, FILE_RECURSIVE = 2, FILE_APPEND = 4, FILE_EXCL = 8, FILE_OWN = 16 /* an existing file becomes the user's too */ };
 enum { WATCH_RECURSIVE = 1, WATCH_ENTRY = 2 };
 enum { SYNC_DROP = 1 };
 
@@ -88,5 +89,5 @@ enum tag {
     T_KERNEL, T_VERSION, T_MEM_BYTES, T_ARG, T_STDIN, T_COLS, T_ROWS, T_TAG, T_TIMEOUT_MS, T_CREDIT, T_PID, T_OFFSET, T_PROC,
     T_EXIT_KIND, T_EXIT_CODE, T_SIGNAL, T_BYTES, T_PATH, T_NAME, T_TYPE, T_SIZE, T_MODE, T_UID, T_GID, T_OWNER, T_GROUP,
     T_MTIME_NS, T_TARGET, T_TARGET_TYPE, T_XATTR, T_ENTRY, T_DEPTH, T_DEST, T_SEQ, T_CPU_NS, T_CPUS, T_MEM_USED, T_MEM_CACHE,
-    T_DISK_BYTES, T_DISK_USED, T_NPROC, T_PORT,
+    T_DISK_BYTES, T_DISK_USED, T_NPROC, T_PORT, T_TARGET_MODE,
 };

@@ -146,7 +146,7 @@ class Runner:
             signal.setitimer(signal.ITIMER_REAL, 90)
             if own is not None:
                 d = Daemon(env={k: str(v) for k, v in own.items()}, name=test.file[5:17])
-                d.start()
+                d.start(settle=False)  # judged by what is left after its stop, so no quiet state is needed
             else:
                 d = shared.get()
             ctx = ht.Context(test, tier, d)

@@ -6,7 +6,7 @@
 #include "api/api.h"
 #include <stdbool.h>
 
-/* Control plane routes, added to the router by api.c (ROUTE_E2B: errors in E2B's form). */
+/* Control plane routes, added to the router by api.c (everything at e2b_path has errors in E2B's form). */
 extern const struct route e2b_routes[];
 extern const size_t e2b_nroutes;
 
@@ -20,5 +20,10 @@ void e2b_envd(struct api *a, struct http_stream *s, const char *id);
 bool e2b_signed_files(struct api *a, struct http_stream *s);
 /* Forward to a port of the guest (HTTP and WebSocket). */
 void e2b_ingress(struct api *a, struct http_stream *s, const char *id, unsigned port);
+/* Issued without an access token (v1 create with "secure":false)? Then envd asks for none. */
+struct sandbox;
+bool e2b_secure(const struct sandbox *sb);
+/* The running sandbox of that id; NULL: the 502 (or 409 while it changes state) of spec 4.2 is out. */
+struct sandbox *e2b_running(struct api *a, struct http_stream *s, const char *id);
 /* {"code":404,"message":"…"} with that status. */
 void e2b_problem(struct http_stream *s, int status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

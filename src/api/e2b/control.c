@@ -1,0 +1,475 @@
+/* Sandboxes as E2B's control plane has them: create, look, connect, end. */
+#include "api/e2b/control.h"
+#include "api/e2b/e2b.h"
+#include "api/native/native.h"
+#include "api/params.h"
+#include "base/clock.h"
+#include "crypto/digest.h"
+#include <stdio.h>
+
+/* ---- rendering ---- */
+bool e2b_secure(const struct sandbox *sb) { return !kv_get(&sb->options, "e2b.insecure"); }
+
+static const char *template_of(const struct sandbox *sb)
+{
+    const char *id = kv_get(&sb->options, "e2b.template");
+    return id ? id : sb->template_id;
+}
+static const char *alias_of(const struct sandbox *sb)
+{
+    const char *alias = kv_get(&sb->options, "e2b.alias");
+    return alias ? alias : sb->template_name;
+}
+
+static void put_sandbox_e2b(struct jw *w, struct api *a, const struct sandbox *sb)
+{
+    const char *domain = core_config(api_core(a))->domain;
+    jw_obj(w);
+    jw_kv_str(w, "sandboxID", sb->id);
+    jw_kv_str(w, "templateID", template_of(sb));
+    jw_kv_str(w, "alias", alias_of(sb));
+    jw_kv_str(w, "clientID", "hutch");
+    jw_kv_str(w, "envdVersion", E2B_ENVD_VERSION);
+    if (e2b_secure(sb))
+        jw_kv_str(w, "envdAccessToken", sb->token);
+    jw_kv_str(w, "trafficAccessToken", kv_get(&sb->options, "e2b.traffic_token"));
+    jw_kv_str(w, "domain", *domain ? domain : NULL);
+    jw_end(w);
+}
+
+static void reply_e2b(struct http_stream *s, struct api *a, int status, const struct sandbox *sb)
+{
+    struct buf b = {0};
+    struct jw w;
+    jw_init(&w, &b);
+    put_sandbox_e2b(&w, a, sb);
+    reply_json(s, status, &b);
+}
+
+/* endAt of one that is paused is the time of the pause. */
+void put_listed(struct jw *w, const struct sandbox *sb, bool detail)
+{
+    bool paused = sb->state == SB_PAUSED || sb->state == SB_PAUSING;
+    const char *net = kv_get(&sb->options, "e2b.network"), *internet = kv_get(&sb->options, "e2b.internet");
+    jw_obj(w);
+    jw_kv_str(w, "sandboxID", sb->id);
+    jw_kv_str(w, "templateID", template_of(sb));
+    jw_kv_str(w, "alias", alias_of(sb));
+    jw_kv_str(w, "clientID", "hutch");
+    put_time(w, "startedAt", sb->started_ns ? sb->started_ns : sb->created_ns);
+    put_time(w, "endAt", paused && sb->ended_ns ? sb->ended_ns : sb->expires_ns ? sb->expires_ns : sb->created_ns + (int64_t)sb->timeout_s * NS_PER_S);
+    jw_kv_u64(w, "cpuCount", (sb->cpu_millis + 999) / 1000);
+    jw_kv_u64(w, "memoryMB", sb->memory_mib);
+    jw_kv_u64(w, "diskSizeMB", sb->disk_mib);
+    jw_kv_str(w, "state", paused ? "paused" : "running");
+    jw_kv_str(w, "envdVersion", E2B_ENVD_VERSION);
+    jw_kv_obj(w, "metadata");
+    for (size_t i = 0; i < sb->metadata.n; i++)
+        jw_kv_str(w, sb->metadata.at[i].k, sb->metadata.at[i].v);
+    jw_end(w);
+    if (detail) {
+        const char *domain = core_config(sb->core)->domain;
+        if (e2b_secure(sb))
+            jw_kv_str(w, "envdAccessToken", sb->token);
+        jw_kv_str(w, "domain", *domain ? domain : NULL);
+        if (internet)
+            jw_kv_bool(w, "allowInternetAccess", !strcmp(internet, "true"));
+        else
+            jw_kv_null(w, "allowInternetAccess");
+        if (net)
+            jw_kv_raw(w, "network", str_of(net));
+        jw_kv_obj(w, "lifecycle");
+        jw_kv_str(w, "onTimeout", sb->on_timeout == ON_TIMEOUT_PAUSE ? "pause" : "kill");
+        jw_kv_bool(w, "autoResume", kv_get(&sb->options, "e2b.auto_resume") != NULL);
+        jw_end(w);
+    }
+    jw_end(w);
+}
+
+/* ---- finding ---- */
+static bool alive(const struct sandbox *sb) { return sb->state == SB_RUNNING || sb->state == SB_PAUSING || sb->state == SB_PAUSED; }
+
+static struct sandbox *find_any(struct api *a, struct http_stream *s)
+{
+    struct str id = http_param(s, "id");
+    struct sandbox *sb = id_ok(id) ? sandbox_find(api_core(a), id.p, NULL) : NULL;
+    if (!sb)
+        e2b_problem(s, 404, "Sandbox \"%.*s\" doesn't exist or you don't have access to it", (int)(id.n > 64 ? 64 : id.n), id.p ? id.p : "");
+    return sb;
+}
+
+struct sandbox *e2b_sandbox(struct api *a, struct http_stream *s)
+{
+    struct sandbox *sb = find_any(a, s);
+    if (!sb || alive(sb))
+        return sb;
+    e2b_problem(s, 404, "Sandbox \"%s\" doesn't exist or you don't have access to it", sb->id);
+    return NULL;
+}
+
+/* ---- create ---- */
+struct creating { struct sandbox_spec sp; struct e2b_found t; };
+
+static int read_timeout(struct api *a, struct json *j, const char *key, int64_t def, uint32_t *ret, struct err *e)
+{
+    uint32_t max = core_config(api_core(a))->max_timeout_s;
+    int64_t v;
+    if (json_i64(j, key, INT32_MIN, INT32_MAX, def, &v, e))
+        return -1;
+    if (v > (int64_t)max)
+        return err_set(e, E_INVALID, "Timeout cannot be greater than %u hours", max / 3600);
+    *ret = v > 0 ? (uint32_t)v : 0;
+    return 0;
+}
+
+static bool host_mask_ok(struct str v)
+{
+    for (size_t i = 0; i < v.n; i++)
+        if (v.p[i] <= ' ' || v.p[i] > '~' || strchr("/\\\"<>@#?", v.p[i]))
+            return false;
+    return v.n > 0 && v.n < 256;
+}
+
+static const char egress[] = "sandboxes have no network here yet, so a list or rule could not be enforced";
+
+static int refuse_egress(struct json *net, struct err *e)
+{
+    static const char *const lists[] = {"allowOut", "denyOut", "rules", "egressProxy", "httpsPorts"};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        struct json *v = json_get(net, lists[i]);
+        enum json_type k = json_kind(v);
+        if (v && ((k != JSON_ARR && k != JSON_OBJ) || json_len(v)))
+            return err_set(e, E_INVALID, "network.%s is not supported: %s", lists[i],
+                           i == 4 ? "services inside are reached over plain HTTP" : egress);
+    }
+    return 0;
+}
+
+static int read_network(struct json *j, struct kv *opt, struct err *e)
+{
+    struct json *net = NULL;
+    struct str mask = {0};
+    bool internet, public;
+    if (json_bool(j, "allow_internet_access", true, &internet, e) || json_obj(j, "network", &net, false, e))
+        return -1;
+    if (json_get(j, "allow_internet_access"))
+        kv_set(opt, S("e2b.internet"), internet ? S("true") : S("false"));
+    if (!net)
+        return 0;
+    if (refuse_egress(net, e) || json_bool(net, "allowPublicTraffic", true, &public, e) || json_str(net, "maskRequestHost", &mask, false, e))
+        return -1;
+    if (mask.p && !host_mask_ok(mask))
+        return err_set(e, E_INVALID, "network.maskRequestHost: not a host name");
+    if (mask.p)
+        kv_set(opt, S("e2b.mask_host"), mask);
+    if (!public) {
+        char token[41];
+        token_make("", 20, token);
+        kv_set(opt, S("e2b.traffic_token"), str_of(token));
+    }
+    auto_buf text = {0};
+    json_dump(net, &text);
+    kv_set(opt, S("e2b.network"), (struct str){text.p, text.n});
+    return 0;
+}
+
+static int read_lifecycle(struct json *j, struct sandbox_spec *sp, struct err *e)
+{
+    bool pause, memory, resume;
+    struct json *ar = NULL;
+    if (json_bool(j, "autoPause", false, &pause, e) || json_bool(j, "autoPauseMemory", true, &memory, e) || json_obj(j, "autoResume", &ar, false, e) ||
+        json_bool(ar, "enabled", false, &resume, e))
+        return -1;
+    if (!memory && !pause)
+        return err_set(e, E_INVALID, "autoPauseMemory requires autoPause");
+    if (!memory && resume)
+        return err_set(e, E_INVALID, "autoPauseMemory: false cannot be combined with autoResume");
+    if (pause)
+        return err_set(e, E_UNSUPPORTED, "autoPause: pausing does not exist yet; leave it out, and the sandbox ends at its timeout");
+    if (resume)
+        kv_set(&sp->options, S("e2b.auto_resume"), S("true"));
+    return 0;
+}
+
+static int read_isolation(struct sandbox_spec *sp, struct err *e)
+{
+    const char *want = kv_get(&sp->metadata, "hutch.isolation");
+    enum tier t;
+    if (!want || !strcmp(want, "auto"))
+        return 0;
+    if (tier_parse(want, &t))
+        return err_set(e, E_INVALID, "metadata hutch.isolation: must be vm or container");
+    sp->tier = (int)t;
+    return 0;
+}
+
+/* What processes and users' tools look for inside (spec 8). */
+static void put_inside(struct kv *opt, const struct e2b_found *t)
+{
+    char dot[120];
+    (void)snprintf(dot, sizeof dot, "TEMPLATE_ID=%s\nBUILD_ID=%s\n", t->template_id, t->build_id);
+    kv_set(opt, S("e2b"), S("1"));
+    kv_set(opt, S("e2b.template"), str_of(t->template_id));
+    kv_set(opt, S("e2b.alias"), str_of(t->alias));
+    kv_set(opt, S("env:E2B_SANDBOX"), S("true"));
+    kv_set(opt, S("env:E2B_SANDBOX_ID"), S("{sandbox}"));
+    kv_set(opt, S("env:E2B_TEMPLATE_ID"), str_of(t->template_id));
+    kv_set(opt, S("file:/run/e2b/.E2B_SANDBOX"), S("true"));
+    kv_set(opt, S("file:/run/e2b/.E2B_SANDBOX_ID"), S("{sandbox}"));
+    kv_set(opt, S("file:/run/e2b/.E2B_TEMPLATE_ID"), str_of(t->template_id));
+    kv_set(opt, S("file:/.e2b"), str_of(dot));
+}
+
+static int read_create(struct api *a, struct json *j, bool v2, struct creating *c, struct err *e)
+{
+    struct sandbox_spec *sp = &c->sp;
+    struct str ref = {0};
+    struct json *mounts = NULL;
+    bool secure;
+    if (json_str(j, "templateID", &ref, true, e) || read_timeout(a, j, "timeout", v2 ? 300 : 15, &sp->timeout_s, e))
+        return -1;
+    if (!sp->timeout_s)
+        return err_set(e, E_INVALID, "Timeout must be greater than 0");
+    if (catalogue_resolve(api_e2b(a), ref.p, &c->t, e) || body_env(j, "envVars", &sp->env, e) || body_meta(j, "metadata", &sp->metadata, e) ||
+        read_isolation(sp, e) || read_lifecycle(j, sp, e) || read_network(j, &sp->options, e) || json_arr(j, "volumeMounts", &mounts, false, e) ||
+        json_bool(j, "secure", true, &secure, e))
+        return -1;
+    if (json_len(mounts)) {
+        struct str name = {0};
+        (void)json_str(json_at(mounts, 0), "name", &name, false, NULL);
+        return err_set(e, E_INVALID, "invalid mounts: volume '%.64s' not found", name.p ? name.p : "");
+    }
+    if (json_len(json_get(j, "iam")))
+        return err_set(e, E_INVALID, "iam: workload identity is not supported");
+    if (!secure && !v2)
+        kv_set(&sp->options, S("e2b.insecure"), S("true"));
+    sp->template = c->t.core_id;
+    sp->cpu_millis = c->t.cpu * 1000;
+    sp->memory_mib = c->t.memory_mib;
+    put_inside(&sp->options, &c->t);
+    return 0;
+}
+
+static void on_created(void *arg, struct sandbox *sb, const struct err *e)
+{
+    struct req *r = arg;
+    if (!req_back(r)) {
+        if (sb) /* nobody knows its id */
+            (void)sandbox_kill(sb, END_KILLED, "the client left before it was created", NULL, NULL, NULL);
+        return;
+    }
+    if (!sb) {
+        e2b_req_fail(r, e);
+        return;
+    }
+    reply_e2b(r->s, r->api, 201, sb);
+    req_end(r);
+}
+
+static void create(struct http_stream *s, struct api *a, bool v2, const char *p, size_t n)
+{
+    struct err e;
+    struct creating c = {0};
+    auto_json j = json_parse_obj(p, n, &e);
+    if (!j || read_create(a, j, v2, &c, &e)) {
+        e2b_fail(s, &e);
+    } else {
+        struct req *r = req_new(a, s, sizeof *r, NULL);
+        req_watch(r);
+        req_hold(r);
+        if (sandbox_create(api_core(a), &c.sp, on_created, r, &e)) {
+            (void)req_back(r); /* it will not come */
+            e2b_req_fail(r, &e);
+        }
+    }
+    kv_free(&c.sp.env), kv_free(&c.sp.metadata), kv_free(&c.sp.options);
+}
+static void on_create(struct http_stream *s, void *a, const char *p, size_t n) { create(s, a, false, p, n); }
+static void on_create_v2(struct http_stream *s, void *a, const char *p, size_t n) { create(s, a, true, p, n); }
+void e2b_create(struct http_stream *s, void *a) { e2b_body(s, a, on_create); }
+void e2b_create_v2(struct http_stream *s, void *a) { e2b_body(s, a, on_create_v2); }
+
+/* ---- one ---- */
+void e2b_get(struct http_stream *s, void *a)
+{
+    struct sandbox *sb = e2b_sandbox(a, s);
+    if (!sb)
+        return;
+    struct buf b = {0};
+    struct jw w;
+    jw_init(&w, &b);
+    put_listed(&w, sb, true);
+    reply_json(s, 200, &b);
+}
+
+static void on_killed(void *arg, struct sandbox *sb, const struct err *e)
+{
+    struct req *r = arg;
+    (void)sb;
+    if (!req_back(r))
+        return;
+    if (e) {
+        e2b_req_fail(r, e);
+        return;
+    }
+    reply_none(r->s);
+    req_end(r);
+}
+
+void e2b_delete(struct http_stream *s, void *a)
+{
+    struct err e;
+    struct sandbox *sb = e2b_sandbox(a, s);
+    if (!sb)
+        return;
+    struct req *r = req_new(a, s, sizeof *r, NULL);
+    req_hold(r);
+    if (sandbox_kill(sb, END_KILLED, "ended by request", on_killed, r, &e)) {
+        (void)req_back(r); /* it will not come */
+        e2b_req_fail(r, &e);
+    }
+}
+
+/* ---- clocks ---- */
+static struct json *parse_or_empty(const char *p, size_t n, struct err *e)
+{
+    return n ? json_parse_obj(p, n, e) : json_parse_obj("{}", 2, e);
+}
+
+static int extend(struct sandbox *sb, uint32_t seconds, struct err *e)
+{
+    if (clock_mono() + (int64_t)seconds * NS_PER_S <= sb->expires_mono)
+        return 0; /* never shortens */
+    return sandbox_set_timeout(sb, seconds, e);
+}
+
+static void on_timeout(struct http_stream *s, void *a, const char *p, size_t n)
+{
+    struct err e;
+    uint32_t t;
+    struct sandbox *sb = e2b_sandbox(a, s);
+    if (!sb)
+        return;
+    auto_json j = parse_or_empty(p, n, &e);
+    if (!j || json_need(j, &e, "timeout", NULL) || read_timeout(a, j, "timeout", 0, &t, &e)) {
+        e2b_fail(s, &e);
+        return;
+    }
+    if (sandbox_set_timeout(sb, t, &e))
+        e2b_problem(s, 404, "Sandbox \"%s\" is not running", sb->id);
+    else
+        reply_none(s);
+}
+void e2b_timeout(struct http_stream *s, void *a) { e2b_body(s, a, on_timeout); }
+
+static void on_refresh(struct http_stream *s, void *a, const char *p, size_t n)
+{
+    struct err e;
+    uint32_t t;
+    struct sandbox *sb = e2b_sandbox(a, s);
+    if (!sb)
+        return;
+    auto_json j = parse_or_empty(p, n, &e);
+    if (!j || read_timeout(a, j, "duration", 15, &t, &e)) {
+        e2b_fail(s, &e);
+        return;
+    }
+    if (extend(sb, t, &e))
+        e2b_problem(s, 404, "Sandbox \"%s\" is not running", sb->id);
+    else
+        reply_none(s);
+}
+void e2b_refresh(struct http_stream *s, void *a) { e2b_body(s, a, on_refresh); }
+
+/* ---- connect, resume ---- */
+static void on_connect(struct http_stream *s, void *a, const char *p, size_t n)
+{
+    struct err e;
+    uint32_t t;
+    struct sandbox *sb = find_any(a, s);
+    if (!sb)
+        return;
+    if (sb->state == SB_STOPPING) {
+        e2b_problem(s, 409, "Sandbox \"%s\" is being killed", sb->id);
+        return;
+    }
+    if (!e2b_sandbox(a, s))
+        return;
+    auto_json j = parse_or_empty(p, n, &e);
+    if (!j || read_timeout(a, j, "timeout", 300, &t, &e)) {
+        e2b_fail(s, &e);
+        return;
+    }
+    if (sb->state != SB_RUNNING) {
+        e2b_problem(s, 501, "Sandbox \"%s\" is %s and resuming does not exist yet", sb->id, state_name(sb->state));
+        return;
+    }
+    if (extend(sb, t, &e))
+        e2b_fail(s, &e);
+    else
+        reply_e2b(s, a, 200, sb);
+}
+void e2b_connect(struct http_stream *s, void *a) { e2b_body(s, a, on_connect); }
+
+static void on_resume(struct http_stream *s, void *a, const char *p, size_t n)
+{
+    (void)p, (void)n;
+    struct sandbox *sb = e2b_sandbox(a, s);
+    if (!sb)
+        return;
+    if (sb->state == SB_RUNNING)
+        e2b_problem(s, 409, "Sandbox \"%s\" is already running", sb->id);
+    else
+        e2b_problem(s, 501, "Sandbox \"%s\" is %s and resuming does not exist yet", sb->id, state_name(sb->state));
+}
+void e2b_resume(struct http_stream *s, void *a) { e2b_body(s, a, on_resume); }
+
+/* ---- network: replaced as a whole; ingress settings stay ---- */
+static void on_network(struct http_stream *s, void *a, const char *p, size_t n)
+{
+    struct err e;
+    bool internet;
+    struct sandbox *sb = e2b_sandbox(a, s);
+    if (!sb)
+        return;
+    auto_json j = parse_or_empty(p, n, &e);
+    if (!j || refuse_egress(j, &e) || json_bool(j, "allow_internet_access", true, &internet, &e)) {
+        e2b_fail(s, &e);
+        return;
+    }
+    sandbox_set_option(sb, "e2b.internet", internet ? "true" : "false");
+    reply_none(s);
+}
+void e2b_network(struct http_stream *s, void *a) { e2b_body(s, a, on_network); }
+
+/* ---- what does not exist yet ---- */
+static void on_later(struct http_stream *s, void *a, const char *p, size_t n)
+{
+    (void)p, (void)n;
+    struct str what = http_segment(s, http_nsegments(s) - 1);
+    if (e2b_sandbox(a, s))
+        e2b_problem(s, 501, "%.*s does not exist in hutch yet; keep state in files and create a new sandbox", (int)what.n, what.p);
+}
+void e2b_later(struct http_stream *s, void *a) { e2b_body(s, a, on_later); }
+void e2b_refuse(struct http_stream *s, void *a)
+{
+    struct str what = http_segment(s, 0);
+    (void)a;
+    e2b_problem(s, 501, "%.*s do not exist in hutch yet", (int)what.n, what.p);
+}
+void e2b_none(struct http_stream *s, void *a)
+{
+    struct str what = http_segment(s, 0), id = http_segment(s, 1);
+    (void)a;
+    e2b_problem(s, 404, "no such %s: '%.*s'", str_starts(what, "volume") ? "volume" : "secret", (int)(id.n > 64 ? 64 : id.n), id.p);
+}
+void e2b_empty(struct http_stream *s, void *a) /* a list of what there is none of */
+{
+    (void)a;
+    http_reply(s, 200, "application/json", "[]", 2);
+}
+void e2b_health(struct http_stream *s, void *a)
+{
+    (void)a;
+    http_reply(s, 200, "text/plain", "OK", 2);
+}

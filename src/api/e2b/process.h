@@ -1,0 +1,13 @@
+/* What the two halves of process.Process share. */
+#pragma once
+#include "core/exec.h"
+#include "json/read.h"
+#include "json/write.h"
+
+/* {"pid":77} or {"tag":"t"} as the core names processes. */
+struct sel { char who[140]; };
+int sel_read(struct json *msg, struct sel *ret, struct err *e);               /* member "process" */
+const char *sel_missing(const struct sel *sel, char *out, size_t cap);        /* "process with pid 7 not found" */
+int read_winsize(struct json *pty, unsigned *cols, unsigned *rows, struct err *e); /* {"size":{"cols","rows"}}; absent: 80x24 */
+/* {"exitCode":3,"exited":true,"status":"exit status 3","error":"exit status 3"} */
+void put_process_end(struct jw *w, const struct exec_exit *x);
