@@ -15,7 +15,7 @@ const struct schema schemas[] = {
     {"End", "reason!:=killed|timeout|idle|oom|guest-exit|host-fault|quota|shutdown message!:s? at!:t?"},
     {"Sandbox", "id!:s name!:s? template!:s template_id!:s state!:=creating|running|pausing|paused|stopping|gone|failed isolation!:Isolation cpu!:n "
                 "memory_mib!:i disk_mib!:i timeout_s!:i on_timeout!:=kill|pause created_at!:t started_at!:t? expires_at!:t? metadata!:m "
-                "network!:Network generation!:i kernel!:s? start!:Start? end!:End?"},
+                "network!:Network box!:s? generation!:i kernel!:s? start!:Start? end!:End?"},
     {"SandboxList", "sandboxes!:[Sandbox] next!:s?"},
     {"SandboxMetrics", "cpu_ns!:i cpu_count!:i memory_used!:i memory_cache!:i memory_total!:i disk_used!:i disk_total!:i processes!:i at!:t"},
     /* commands */

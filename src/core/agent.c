@@ -12,8 +12,8 @@
 #define IN_CHUNK  (128 * 1024)
 #define IN_BUDGET (512 * 1024) /* per loop turn, so that one loud guest does not starve the others */
 #define SEND_MAX  32768        /* bytes per DATA frame towards the agent */
-#define PING_NS   (15 * NS_PER_S)
-#define SILENT_NS (90 * NS_PER_S)
+#define PING_NS   (10 * NS_PER_S)
+#define SILENT_NS (40 * NS_PER_S)
 
 struct call {
     struct list link;

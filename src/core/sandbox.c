@@ -512,7 +512,7 @@ static int check_spec(struct core *c, const struct sandbox_spec *s, struct templ
         return err_set(e, E_DENIED, "isolation '%s' is below the floor '%s' that the operator set", tier_name(tier), tier_name((enum tier)c->cfg.min_tier));
     if (tier == TIER_VM && !c->vmh)
         return err_set(e, E_UNSUPPORTED, "microVMs cannot run on this host; `hutch doctor` says why");
-    if (disk < t->disk_min_mib && tier == TIER_VM)
+    if (s->disk_mib && disk < t->disk_min_mib)
         return err_set(e, E_INVALID, "disk_mib: template '%s' needs at least %u", t->name, t->disk_min_mib);
     if (s->timeout_s > c->cfg.max_timeout_s)
         return err_set(e, E_INVALID, "timeout_s: at most %u", c->cfg.max_timeout_s);
@@ -547,7 +547,7 @@ int sandbox_create(struct core *c, const struct sandbox_spec *s, sandbox_cb *don
     sb->cpu_millis = s->cpu_millis ? s->cpu_millis : 1000;
     sb->memory_mib = s->memory_mib ? s->memory_mib : c->cfg.def_memory_mib;
     sb->disk_mib = s->disk_mib ? s->disk_mib : c->cfg.def_disk_mib;
-    if (!s->disk_mib && tier == TIER_VM && sb->disk_mib < t->disk_min_mib)
+    if (sb->disk_mib < t->disk_min_mib)
         sb->disk_mib = t->disk_min_mib;
     sb->timeout_s = s->timeout_s ? s->timeout_s : c->cfg.def_timeout_s;
     sb->on_timeout = s->on_timeout;

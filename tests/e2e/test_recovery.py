@@ -272,48 +272,14 @@ def box_process(t, box):
     """Host pid of the process that is this sandbox: QEMU, or the container's PID 1."""
     comm = "qemu-system-x86" if t.tier == "vm" else "hutch-agent"
 
+    id = box.info()["box"]
+
     def find():
         for p in t.d.census.mine():
-            if p.comm == comm and p.state != "Z" and (box.id in p.cgroups or box.id.encode() in p.cmd):
+            if p.comm == comm and p.state != "Z" and id in p.cgroups:
                 return p.pid
         return None
-    got = find()
-    if got:
-        return got
-    # Box ids may differ from sandbox ids (pools): find it by what it runs.
-    mark = "find-" + os.urandom(6).hex()
-    pid = box.background(["python3", "-c", f"import time  # {mark}\nwhile True: pass"])
-    best = {}
-
-    def cpu(p):
-        with open(f"/proc/{p}/stat") as f:
-            x = f.read().rsplit(")", 1)[1].split()
-        return int(x[11]) + int(x[12]) + int(x[13]) + int(x[14])
-    if t.tier == "container":
-        def by_child():
-            table = {p.pid: p for p in t.d.census.mine()}
-            for p in table.values():
-                if mark.encode() in p.cmd:
-                    q = p
-                    while q.ppid in table and table[q.ppid].comm == "hutch-agent":
-                        q = table[q.ppid]
-                        return q.pid
-            return None
-        got = until(by_child, 10, "the container's PID 1")
-    else:
-        t.d.wait_pools()  # nothing else works meanwhile
-        pids = t.d.pids(comm)
-        start = {p: cpu(p) for p in pids}
-        end = Deadline(1.5)
-        until(lambda: end.over, 3)
-        for p in pids:
-            try:
-                best[p] = cpu(p) - start[p]
-            except OSError:
-                pass
-        got = max(best, key=best.get)
-    box.signal(pid, 9)
-    return got
+    return until(find, 10, f"the process of box {id}")
 
 
 @tiers("vm", "container")

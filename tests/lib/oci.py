@@ -14,7 +14,8 @@ import re
 import subprocess
 import tarfile
 
-TOOLS = ("sh", "cat", "true", "echo", "ls", "id", "env", "sleep", "uname", "mkdir", "rm")
+TOOLS = ("sh", "bash", "date", "touch", "cat", "true", "echo", "ls", "id", "env", "sleep", "uname", "mkdir", "rm", "tar", "cp", "mv", "ln", "chmod", "chown",
+         "find", "dirname", "basename", "stat", "mktemp", "sync", "head", "test")
 
 
 def _libs(path):
@@ -38,6 +39,7 @@ def tiny_tree():
             tree["bin/busybox"] = (0o755, f.read())
         for t in TOOLS:
             tree[f"bin/{t}"] = (0o777, "-> busybox")
+        tree["bin/bash"] = (0o755, b'#!/bin/sh\nexec /bin/sh "$@"\n')
         return tree
     for t in TOOLS:
         real = os.path.realpath({"sh": "/bin/dash"}.get(t, ""))

@@ -52,6 +52,7 @@ void put_sandbox(struct jw *w, const struct sandbox *sb)
     put_time(w, "expires_at", sb->expires_ns);
     put_map(w, "metadata", &sb->metadata);
     jw_kv_raw(w, "network", S("{\"mode\":\"none\"}"));
+    jw_kv_str(w, "box", *sb->box_id ? sb->box_id : NULL);
     jw_kv_u64(w, "generation", sb->generation);
     jw_kv_str(w, "kernel", sb->kernel);
     if (sb->start_path) {

@@ -1,0 +1,286 @@
+#!/usr/bin/python3
+"""make bench: one JSON line per row, each with a ratio to a baseline of the same run.
+
+Machines are noisy: figures are medians (and p90) of interleaved samples, and
+the ratio is what to compare. Nothing is asserted. The daemon is started three
+times with different pools; baselines run on the same root file system.
+"""
+import json
+import os
+import re
+import shutil
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "tests", "lib"))
+
+from daemon import BUILD, SEED, Daemon  # noqa: E402
+
+N = int(os.environ.get("HUTCH_BENCH_N", "20"))
+VM_N = max(4, N // 3)
+TMP = tempfile.mkdtemp(prefix="hutch-bench-")
+HB = os.path.join(TMP, "hb")
+HELLO = ["/bin/echo", "hello"]
+
+
+def row(name, samples, base=None, base_name=None, aim=None, unit="ms", note=None):
+    r = {"row": name, "n": len(samples), "median": round(statistics.median(samples), 3),
+         "p90": round(sorted(samples)[min(len(samples) - 1, int(len(samples) * 0.9))], 3), "unit": unit}
+    if base:
+        r["baseline"], r["baseline_median"] = base_name, round(statistics.median(base), 3)
+        r["ratio"] = round(statistics.median(samples) / statistics.median(base), 4)
+    if aim:
+        r["aim"] = aim
+    if note:
+        r["note"] = note
+    print(json.dumps(r), flush=True)
+    return r
+
+
+def hb(*args):
+    out = subprocess.run([HB, *map(str, args)], capture_output=True, text=True)
+    if out.returncode:
+        raise SystemExit(f"hb {args}: {out.stderr}")
+    return [line.split() for line in out.stdout.splitlines()]
+
+
+def sock(d):
+    return os.path.join(d.run, "hutch.sock")
+
+
+def lives(d, create, n, threads=1, cmd=HELLO):
+    """[(create, exec, delete, path)] in ms, and the wall time of all."""
+    lines = hb(sock(d), "life", json.dumps(create), json.dumps({"cmd": cmd}), n, threads)
+    got = [(float(a) / 1e3, float(b) / 1e3, float(c) / 1e3, p) for k, a, b, c, p in (x for x in lines if x[0] == "life")]
+    return got, float(next(x for x in lines if x[0] == "total")[1]) / 1e3
+
+
+def with_path(d, create, path, n, cmd=HELLO):
+    """Samples that started by `path` only; waits for the pool in between."""
+    got = []
+    for _ in range(n * 3):
+        if path in ("pool", "prestarted", "slot"):
+            d.wait_pools()
+        got += [s for s in lives(d, create, 1, cmd=cmd)[0] if s[3] == path]
+        if len(got) >= n:
+            break
+    return got
+
+
+# ---- baselines -------------------------------------------------------------------------------------------------
+def spawn_ms(argv, n):
+    return [float(x[2]) / 1e3 for x in hb("spawn", n, "--", *argv) if x[0] == "spawn"]
+
+
+class Root:
+    """The template's own tree, mounted read-only in this process' private mount namespace."""
+
+    def __init__(self, image):
+        self.dir = os.path.join(TMP, "root")
+        os.makedirs(self.dir)
+        subprocess.run(["mount", "-o", "ro,loop,noload", image, self.dir], check=True)
+
+    def runc(self):
+        b = os.path.join(TMP, "bundle")
+        os.makedirs(b, exist_ok=True)
+        subprocess.run(["runc", "spec"], cwd=b, check=True)
+        with open(os.path.join(b, "config.json")) as f:
+            c = json.load(f)
+        c["root"] = {"path": self.dir, "readonly": True}
+        c["process"].update(terminal=False, args=HELLO, rlimits=[])
+        with open(os.path.join(b, "config.json"), "w") as f:
+            json.dump(c, f)
+        return ["sh", "-c", f"exec runc run --bundle {b} hutch-bench-$$"]
+
+    def bwrap(self):
+        return ["bwrap", "--ro-bind", self.dir, "/", "--proc", "/proc", "--dev", "/dev", "--unshare-all", "--die-with-parent", *HELLO]
+
+    def nspawn(self):
+        return ["systemd-nspawn", "-q", "--read-only", "--register=no", "--keep-unit", "-D", self.dir, *HELLO]
+
+
+def works(argv):
+    p = subprocess.run(argv, capture_output=True, text=True)
+    return p.returncode == 0 and "hello" in p.stdout, p.stderr.strip()[-120:]
+
+
+def cpio(files):
+    out = b""
+    for i, (name, mode, data) in enumerate([*files, ("TRAILER!!!", 0, b"")]):
+        head = [i + 1, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name) + 1, 0]
+        part = b"070701" + b"".join(b"%08X" % x for x in head) + name.encode() + b"\0"
+        out += part + b"\0" * (-len(part) % 4) + data + b"\0" * (-len(data) % 4)
+    return out
+
+
+def cold_boot(home, image, n):
+    """QEMU from nothing to an answering agent, on the same kernel, initrd and image."""
+    k = os.path.join(home, "kernel")
+    names = open(os.path.join(k, "modules.list")).read().split()
+    read = lambda p: open(p, "rb").read()  # noqa: E731
+    initrd = os.path.join(TMP, "initrd")
+    with open(initrd, "wb") as f:
+        f.write(cpio([("dev", 0o040755, b""), ("proc", 0o040755, b""), ("sys", 0o040755, b""), ("modules", 0o040755, b""),
+                      ("init", 0o100755, read(os.path.join(BUILD, "hutch-agent"))),
+                      ("modules.list", 0o100644, ("\n".join(os.path.basename(x) for x in names) + "\n").encode()),
+                      *((f"modules/{os.path.basename(x)}", 0o100644, read(os.path.join(k, "modules", os.path.basename(x)))) for x in names)]))
+    khz = tsc_khz()
+    got = []
+    for i in range(n):
+        s = os.path.join(TMP, f"q{i}")
+        disk = os.path.join(TMP, f"d{i}.qcow2")
+        subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", image, "-F", "raw", disk], check=True)
+        t0 = time.monotonic()
+        p = subprocess.Popen(
+            ["qemu-system-x86_64", "-M", "microvm,x-option-roms=off,rtc=on,pit=off,pic=off", "-accel", "tcg,tb-size=128",
+             "-cpu", "max,erms=off,la57=off", "-m", "512", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "null",
+             "-kernel", os.path.join(k, "vmlinux"), "-initrd", initrd, "-append",
+             "console=ttyS0 reboot=t panic=-1 quiet cryptomgr.notests audit=0 i8042.noaux i8042.nokbd i8042.nomux i8042.nopnp "
+             f"tsc=reliable tsc_early_khz={khz} mitigations=off norandmaps",
+             "-drive", f"id=d0,file={disk},format=qcow2,if=none", "-device", "virtio-blk-device,drive=d0",
+             "-device", "virtio-serial-device", "-chardev", f"socket,id=c0,path={s},server=on,wait=off",
+             "-device", "virtserialport,chardev=c0,name=agent"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            c = socket.socket(socket.AF_UNIX)
+            while True:
+                try:
+                    c.connect(s)
+                    break
+                except OSError:
+                    time.sleep(0.005)
+            c.settimeout(30)
+            epoch = 0x0BE9C4 + i
+            c.sendall(b"\xff\xff\xff\xffHUTS" + struct.pack("<II", 1, epoch))
+            seen = b""
+            while b"\xff\xff\xff\xffHUTA" + struct.pack("<II", 1, epoch) not in seen:
+                x = c.recv(4096)
+                if not x:
+                    raise OSError("closed")
+                seen += x
+            got.append((time.monotonic() - t0) * 1e3)
+        except OSError as e:
+            print(f"# cold boot {i}: {e}", file=sys.stderr)
+        finally:
+            p.kill()
+            p.wait()
+            os.unlink(disk)
+    return got
+
+
+def tsc_khz():
+    """The daemon's own log knows; measured here by its manifest so that bench needs no second probe."""
+    for top, _, files in os.walk(os.path.join(SEED, "templates")):
+        if "manifest.json" in files and os.path.basename(os.path.dirname(top)) == "vm":
+            return json.load(open(os.path.join(top, "manifest.json")))["tsc_khz"]
+    raise SystemExit("no VM snapshot in the seed home; run tools/run-e2e --seed-only")
+
+
+def pss_kib(pid):
+    try:
+        return int(re.search(r"^Pss:\s+(\d+)", open(f"/proc/{pid}/smaps_rollup").read(), re.M).group(1))
+    except (OSError, AttributeError):
+        return 0
+
+
+def main():
+    subprocess.run([os.path.join(HERE, "..", "tools", "run-e2e"), "--seed-only"], check=True)
+    subprocess.run(["gcc", "-O2", "-o", HB, os.path.join(HERE, "hb.c"), "-lpthread"], check=True)
+    image = next(os.path.join(t, "rootfs.ext4") for t, _, f in os.walk(os.path.join(SEED, "templates")) if "rootfs.ext4" in f)
+    root = Root(image)
+    base = {}
+    for name, argv in (("bwrap", root.bwrap()), ("runc run", root.runc()), ("systemd-nspawn", root.nspawn())):
+        ok, why = works(argv)
+        if not ok:
+            print(json.dumps({"row": f"baseline {name}", "skipped": why or "does not run here"}), flush=True)
+            continue
+        base[name] = spawn_ms(argv, N)
+        row(f"baseline {name}: start, hello, end", base[name])
+    bw = base.get("bwrap")
+    echo = [float(x[1]) / 1e3 for x in hb("echo", 200) if x[0] == "echo"]
+    boots = cold_boot(SEED, image, VM_N)
+    row("baseline cold QEMU boot to an answering agent", boots)
+
+    container, vm = {"isolation": "container"}, {"isolation": "vm"}
+
+    # 1. nothing prepared
+    d = Daemon(env={"HUTCH_POOL_VM": "0", "HUTCH_POOL_PRESTARTED": "0", "HUTCH_POOL_CONTAINER": "0"}).start()
+    try:
+        got, _ = lives(d, container, N)
+        whole = [a + b + c for a, b, c, _ in got]
+        for name, samples in base.items():
+            row("container create, hello, destroy: from nothing", whole, samples, name, "<= 1 x bwrap" if name == "bwrap" else None)
+        row("container create to first output: from nothing", [a + b for a, b, _, _ in got], bw, "bwrap")
+        got = with_path(d, vm, "restore", VM_N)
+        row("vm create to first exec answer: restore on demand", [a + b for a, b, _, _ in got], boots, "cold boot", "<= 60 ms")
+        row("vm create: restore on demand", [a for a, _, _, _ in got], boots, "cold boot")
+        one = [a for a, _, _, _ in lives(d, container, N)[0]]
+        burst = [float(x[1]) / 1e3 for x in hb(sock(d), "burst", json.dumps(container), 10) if x[0] == "create"]
+        row("container: each of 10 creates at the same moment", burst, one, "one create")
+        _, ms = lives(d, container, 4 * N, 4)
+        row("container create + hello + destroy, 4 clients", [4 * N / ms * 1e3], unit="per second", note="full life with one exec")
+        n = 4 * N
+        lines = hb(sock(d), "life", json.dumps(container), "-", n, 4)
+        row("container create + destroy, 4 clients", [n / float(next(x for x in lines if x[0] == "total")[1]) * 1e6], unit="per second", aim=">= 250")
+        vm1 = [a for a, _, _, _ in lives(d, vm, 4)[0]]
+        burst = [float(x[1]) / 1e3 for x in hb(sock(d), "burst", json.dumps(vm), 10) if x[0] == "create"]
+        row("vm: each of 10 creates at the same moment", burst, vm1, "one create")
+    finally:
+        d.destroy()
+
+    # 2. warm
+    d = Daemon(env={"HUTCH_POOL_VM": "2", "HUTCH_POOL_PRESTARTED": "0", "HUTCH_POOL_CONTAINER": "8"}).start()
+    try:
+        got = with_path(d, container, "slot", N)
+        for name, samples in base.items():
+            row("container create, hello, destroy: warm slot", [a + b + c for a, b, c, _ in got], samples, name, "<= 0.5 x bwrap" if name == "bwrap" else None)
+        row("container create to first output: warm slot", [a + b for a, b, _, _ in got], bw, "bwrap")
+        got = with_path(d, vm, "pool", VM_N)
+        row("vm create to first exec answer: pool", [a + b for a, b, _, _ in got], boots, "cold boot", "<= 4 ms")
+        row("vm create: pool", [a for a, _, _, _ in got], boots, "cold boot")
+        c = d.client
+        for tier in ("container", "vm"):
+            b = c.create(isolation=tier)
+            body = json.dumps({"cmd": ["/bin/true"]})
+            x = [float(v[1]) / 1e3 for v in hb(sock(d), "exec", b.id, body, N) if v[0] == "exec"]
+            row(f"exec of true, {tier}", x, spawn_ms(["/bin/true"], N), "fork+exec on the host", "<= 1.5 ms" if tier == "container" else None)
+            if tier == "container":
+                x = [float(v[1]) / 1e3 for v in hb(sock(d), "get", f"/v1/sandboxes/{b.id}", 200) if v[0] == "get"]
+                row("GET /v1/sandboxes/{id}", x, echo, "a byte over a socketpair", "<= 0.1 ms")
+            b.kill()
+        x = [float(v[1]) / 1e3 for v in hb(sock(d), "get", "/healthz", 200) if v[0] == "get"]
+        row("GET /healthz", x, echo, "a byte over a socketpair", "<= 0.1 ms")
+        for tier, comm, count in (("container", "hutch-agent", 10), ("vm", "qemu-system-x86", 3)):
+            before = set(d.pids(comm))
+            boxes = [c.create(isolation=tier) for _ in range(count)]
+            time.sleep(1)
+            mine = {b.info()["box"] for b in boxes}
+            pids = [p.pid for p in d.census.mine() if p.comm == comm and any(m in p.cgroups for m in mine)]
+            row(f"memory of an idle {tier} sandbox", [pss_kib(p) / 1024 for p in pids] or [0], unit="MiB PSS", note=f"{len(before)} pool members apart")
+            for b in boxes:
+                b.kill()
+    finally:
+        d.destroy()
+
+    # 3. emulators waiting for their snapshot
+    d = Daemon(env={"HUTCH_POOL_VM": "0", "HUTCH_POOL_PRESTARTED": "2", "HUTCH_POOL_CONTAINER": "0"}).start()
+    try:
+        got = with_path(d, vm, "prestarted", VM_N)
+        row("vm create to first exec answer: pre-started", [a + b for a, b, _, _ in got], boots, "cold boot", "<= 30 ms")
+        row("vm create: pre-started", [a for a, _, _, _ in got], boots, "cold boot")
+    finally:
+        d.destroy()
+    subprocess.run(["umount", root.dir])
+    shutil.rmtree(TMP, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    if os.environ.get("HUTCH_BENCH_NS") != "1":  # mounts of the baselines stay private
+        os.environ["HUTCH_BENCH_NS"] = "1"
+        os.execvp("unshare", ["unshare", "-m", sys.executable, os.path.realpath(__file__), *sys.argv[1:]])
+    main()
