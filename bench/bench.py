@@ -231,6 +231,7 @@ def main():
         burst = [float(x[1]) / 1e3 for x in hb(sock(d), "burst", json.dumps(vm), 10) if x[0] == "create"]
         row("vm: each of 10 creates at the same moment", burst, vm1, "one create")
     finally:
+        d.stop()
         d.destroy()
 
     # 2. warm
@@ -265,6 +266,7 @@ def main():
             for b in boxes:
                 b.kill()
     finally:
+        d.stop()
         d.destroy()
 
     # 3. emulators waiting for their snapshot
@@ -274,6 +276,7 @@ def main():
         row("vm create to first exec answer: pre-started", [a + b for a, b, _, _ in got], boots, "cold boot", "<= 30 ms")
         row("vm create: pre-started", [a for a, _, _, _ in got], boots, "cold boot")
     finally:
+        d.stop()
         d.destroy()
     subprocess.run(["umount", root.dir])
     shutil.rmtree(TMP, ignore_errors=True)

@@ -5,7 +5,7 @@
  *   hb spawn N -- CMD…                 start, first byte of output, end
  *   hb SOCK get TARGET N               one GET
  *   hb SOCK exec ID BODY N             one POST …/exec
- *   hb SOCK life CREATE EXEC N THREADS create, exec, delete; N in all
+ *   hb SOCK life CREATE EXEC N THREADS create, exec (- for none), delete; N in all
  *   hb SOCK burst CREATE N             N creates at the same moment, then deletes
  *   hb echo N                          a byte there and back over a unix socket pair
  *
@@ -370,7 +370,7 @@ int main(int argc, char **argv)
         return 0;
     }
     if (argc == 7 && !strcmp(argv[2], "life") && atoi(argv[6]) > 0 && atoi(argv[6]) <= 64) {
-        lives(argv[1], argv[3], argv[4], atoi(argv[5]), atoi(argv[6]));
+        lives(argv[1], argv[3], strcmp(argv[4], "-") ? argv[4] : NULL, atoi(argv[5]), atoi(argv[6]));
         return 0;
     }
     if (argc == 5 && !strcmp(argv[2], "burst") && atoi(argv[4]) > 0 && atoi(argv[4]) <= 1000) {

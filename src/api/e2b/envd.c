@@ -1,6 +1,7 @@
 /* Port 49983 of a sandbox: token, then files, RPC, or one of the small
  * endpoints here. Answers 502, and only then 502, when the sandbox is gone. */
 #include "api/e2b/envd.h"
+#include "api/e2b/control.h"
 #include "api/e2b/signature.h"
 #include "base/clock.h"
 #include "core/template.h"
@@ -48,6 +49,8 @@ static bool token_ok(struct http_stream *s, const struct sandbox *sb)
 {
     struct str t = http_req_header(s, "X-Access-Token");
     size_t n = strlen(sb->token);
+    if (!e2b_secure(sb))
+        return true;
     return t.p && n && t.n == n && mem_eq_ct(t.p, sb->token, n);
 }
 
@@ -83,6 +86,8 @@ static struct signed_url url_read(struct http_stream *s, struct url_bufs *b)
 /* A token that was sent decides alone. Do not reorder: an expired URL must first prove that it was ours. */
 static bool files_allowed(struct http_stream *s, const struct sandbox *sb)
 {
+    if (!e2b_secure(sb))
+        return true;
     if (http_req_header(s, "X-Access-Token").p) {
         if (token_ok(s, sb))
             return true;

@@ -24,6 +24,8 @@ void e2b_files_fail(struct api *a, struct http_stream *s, const char *id, const 
 /* X-Metadata-* as "user.e2b.key=value" strings, NULL-terminated; NULL + e when they break a limit. Free with env_free. */
 char **e2b_files_metadata(const struct http_head *h, struct err *e);
 #define E2B_XATTR "user.e2b."
+/* A part's filename as a path: whole, with what forms escape (%22, %0D, %0A) undone. */
+void e2b_part_path(struct str filename, struct buf *out);
 
 /* rpc.c: everything below /process.Process/ and /filesystem.Filesystem/. False: no such path. */
 bool e2b_rpc(struct api *a, struct http_stream *s, struct sandbox *sb);

@@ -160,8 +160,10 @@ static int read_argv(struct json *process, struct start *g, struct err *e)
     if (json_str(process, "cmd", &s, true, e) || json_arr(process, "args", &args, false, e))
         return -1;
     size_t n = json_len(args);
-    if (!s.n || n >= PARAM_ARGS_MAX)
-        return err_set(e, E_INVALID, s.n ? "process.args: more than %d" : "process.cmd: empty%.0d", PARAM_ARGS_MAX);
+    if (!s.n)
+        return err_set(e, E_INVALID, "process.cmd: empty");
+    if (n >= PARAM_ARGS_MAX)
+        return err_set(e, E_INVALID, "process.args: more than %d", PARAM_ARGS_MAX);
     g->argv = xcalloc(n + 2, sizeof *g->argv);
     g->argv[0] = (char *)(uintptr_t)s.p; /* exec_spec wants char *const *, and does not write */
     for (size_t i = 0; i < n; i++) {
