@@ -21,9 +21,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
+#include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -45,22 +44,34 @@ static int die(const struct err *e)
     return err_exit(e->code);
 }
 
-/* ---- hutch-spawn: started once, outlives us ---- */
-static bool spawn_answers(const struct config *cfg)
+/* ---- hutch-spawn: started once, outlives us ----
+ * Looked for by its lock and its socket's file, never by connecting: a connection would replace that of a daemon which
+ * lives on this home already. It takes its socket away before it ends, so lock without socket means "wait". */
+static bool spawn_holds_lock(const struct config *cfg)
 {
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    (void)snprintf(a.sun_path, sizeof a.sun_path, "%s/spawn.sock", cfg->run);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    bool ok = fd >= 0 && !connect(fd, (struct sockaddr *)&a, sizeof a);
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s/spawn.lock", cfg->run);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    bool held = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
     if (fd >= 0)
         (void)close(fd);
-    return ok;
+    return held;
+}
+
+static bool spawn_listens(const struct config *cfg)
+{
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s/spawn.sock", cfg->run);
+    return !access(path, F_OK);
 }
 
 static int spawn_start(const struct config *cfg, struct err *e)
 {
-    if (spawn_answers(cfg))
-        return 0;
+    for (int i = 0; i < 500 && spawn_holds_lock(cfg); i++) { /* 5 s for one that is ending */
+        if (spawn_listens(cfg))
+            return 0;
+        (void)usleep(10000);
+    }
     if (geteuid())
         return err_set(e, E_DENIED, "hutchd must be started as root (it starts hutch-spawn, then gives root up)");
     char bin[256], uid[16];
@@ -85,7 +96,7 @@ static int spawn_start(const struct config *cfg, struct err *e)
     }
     (void)waitpid(pid, NULL, 0);
     for (int i = 0; i < 500; i++) { /* 5 s */
-        if (spawn_answers(cfg))
+        if (spawn_holds_lock(cfg) && spawn_listens(cfg))
             return 0;
         (void)usleep(10000);
     }

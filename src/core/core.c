@@ -34,12 +34,17 @@ static void on_box_exit(void *ctx, const struct sp_exit *ex)
         template_tool_exit(c, ex);
 }
 
+static void stopped(struct core *c);
+
 static void on_lost(void *ctx, const struct err *why)
 {
     struct core *c = ctx;
     c->spawn_lost = true;
-    if (c->stopping)
+    if (c->stopping) {
+        if (c->shutting)
+            stopped(c); /* as we asked it to */
         return;
+    }
     log_error("hutch-spawn is gone: %s", why->msg);
     struct map_entry *en;
     size_t i = 0;
@@ -98,7 +103,8 @@ int core_load_kernel(struct core *c, struct err *e)
 static int vm_setup(struct core *c, struct err *e)
 {
     struct vm_host_conf conf = {.loop = c->loop, .jobs = c->jobs, .spawn = c->spawn, .home_fd = c->home_fd,
-                                .accel = c->cfg.use_kvm ? SP_ACCEL_KVM : SP_ACCEL_TCG, .tsc_khz = c->cfg.tsc_khz};
+                                .accel = c->cfg.use_kvm ? SP_ACCEL_KVM : SP_ACCEL_TCG, .tsc_khz = c->cfg.tsc_khz,
+                                .boot_timeout_ns = 180 * NS_PER_S /* READY may take two minutes of it */};
     (void)snprintf(c->accel, sizeof c->accel, "%s", c->cfg.use_kvm ? "kvm" : "tcg");
     if (vm_qemu_version("/usr/bin/qemu-system-x86_64", conf.qemu_version, e)) {
         log_warn("no microVMs: %s", e->msg);
@@ -173,20 +179,30 @@ void core_recover(struct core *c, void (*done)(void *arg, const struct err *e), 
 }
 
 /* ---- stop ---- */
-static void shutdown_done(void *arg, const struct sp_rep *rep, int *fds, int nfds)
+static void stopped(struct core *c)
 {
-    (void)rep, (void)fds, (void)nfds;
-    struct core *c = arg;
-    c->stop_fn(c->stop_arg);
+    void (*fn)(void *) = c->stop_fn;
+    timer_stop(&c->stop_limit);
+    c->stop_fn = NULL;
+    if (fn)
+        fn(c->stop_arg);
 }
+static void on_stop_limit(void *arg) { stopped(arg); }
+static void shutdown_taken(void *arg, const struct sp_rep *rep, int *fds, int nfds) { (void)arg, (void)rep, (void)fds, (void)nfds; }
 
+/* Over when the spawner has ended, so that a successor finds either a living one or none. */
 static void stop_finish(struct core *c)
 {
     struct err e;
     struct sp_req q = {.op = SP_SHUTDOWN};
     event_emit(c, "host.stopped", NULL, NULL);
-    if (c->keep || spawn_call(c->spawn, &q, NULL, 0, shutdown_done, c, &e))
-        c->stop_fn(c->stop_arg);
+    if (c->keep || c->spawn_lost || spawn_call(c->spawn, &q, NULL, 0, shutdown_taken, NULL, &e)) {
+        stopped(c);
+        return;
+    }
+    c->shutting = true;
+    timer_init(&c->stop_limit, c->loop, on_stop_limit, c);
+    timer_arm(&c->stop_limit, 10 * NS_PER_S);
 }
 
 static void one_less(void *arg)

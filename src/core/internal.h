@@ -38,7 +38,8 @@ struct core {
     struct variants *variants;
     struct pool *pool;
     uint64_t creates, create_failures;
-    bool stopping, keep;
+    bool stopping, keep, shutting; /* shutting: the spawner was told to end */
+    struct timer stop_limit;
     size_t stop_waiting;
     struct list builds;
     void (*stop_fn)(void *arg);

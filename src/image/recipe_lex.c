@@ -141,6 +141,7 @@ int lex_add(struct lex_words *w, const char *s, size_t n, int line, struct err *
     if (!(w->n & (w->n + 1))) /* grow at 0, 1, 3, 7, ... */
         w->v = xrealloc(w->v, (2 * w->n + 2) * sizeof *w->v);
     w->v[w->n++] = xstrndup(s, n);
+    w->v[w->n] = NULL; /* an argv ends so; the growth above leaves room */
     return 0;
 }
 

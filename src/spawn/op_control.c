@@ -184,6 +184,7 @@ int op_control(struct server *s, struct request *r, struct err *e)
         server_ok(s, r->gen, r->q->seq);
         return 0;
     case SP_SHUTDOWN:
+        server_unlisten(s); /* first: whoever starts next must not mistake us for one that stays */
         server_ok(s, r->gen, r->q->seq);
         s->stop = true;
         return 0;

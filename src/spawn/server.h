@@ -113,6 +113,7 @@ int server_run(struct server *s);
 
 /* server_host.c */
 int server_init(struct server *s, struct err *e) __attribute__((warn_unused_result));
+void server_unlisten(struct server *s); /* takes the socket's file away; connections stay */
 void server_fini(struct server *s);
 int server_program(struct server *s, const char *name, int *memfd, int64_t id[3], struct err *e) __attribute__((warn_unused_result)); /* -> memfd, borrowed */
 int server_home_open(struct server *s, int flags, struct err *e, const char *fmt, ...) __attribute__((format(printf, 4, 5), warn_unused_result)); /* below home, no symlinks */

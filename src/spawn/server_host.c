@@ -338,6 +338,13 @@ int server_init(struct server *s, struct err *e)
     return open_socket(s, e);
 }
 
+void server_unlisten(struct server *s)
+{
+    char path[PATH_LEN];
+    (void)snprintf(path, sizeof path, "%s/spawn.sock", s->run);
+    (void)unlink(path); /* gone already: fine */
+}
+
 void server_fini(struct server *s)
 {
     size_t i = 0;
@@ -353,9 +360,7 @@ void server_fini(struct server *s)
     if (cgroup_host_sweep(&s->cg, &e) < 0)
         log_warn("%s", e.msg);
     cgroup_host_close(&s->cg, true);
-    char path[PATH_LEN];
-    (void)snprintf(path, sizeof path, "%s/spawn.sock", s->run);
-    (void)unlink(path);
+    server_unlisten(s);
     seccomp_free(&s->f_box);
     seccomp_free(&s->f_vm);
     seccomp_free(&s->f_untar);

@@ -97,7 +97,7 @@ class Host:
     SKIP = ("/proc/sys/fs/binfmt_misc", "/proc/sys/net")
     VOLATILE = ("random/", "ns_last_pid", "pty/nr", "file-nr", "inode-nr", "inode-state", "dentry-state", "epoll", "cap_last_cap",
                 "keys/", "numa_balancing", "spl/", "cad_pid", "sched_domain", "usermodehelper", "stat_refresh", "drop_caches",
-                "compact_memory", "user/max", "tainted", "aio-nr")
+                "compact_memory", "user/max", "tainted", "aio-nr", "quota/")
 
     def __init__(self, tmp):
         self.canary = os.path.join(tmp, "host-canary")

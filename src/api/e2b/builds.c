@@ -280,6 +280,8 @@ static void on_progress(void *arg, int percent, const char *step)
     (void)percent;
     if (step && !strncmp(step, "USER", 4))
         return; /* ours, not the caller's */
+    if (step && !strncmp(step, "unpacking:", 10))
+        return; /* ten a second */
     if (step && strstr(step, "/.hutch-context"))
         step = "COPY";
     say(b, "info", step ? step : "", NULL);

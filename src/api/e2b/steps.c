@@ -96,13 +96,11 @@ static int step_copy(struct e2b_recipe *r, size_t i, struct json *step, struct j
 {
     const char *src = arg(args, 0), *dst = arg(args, 1), *owner = arg(args, 2), *mode = arg(args, 3);
     struct str hash = {0};
-    unsigned char raw[1];
     if (json_str(step, "filesHash", &hash, true, e))
         return -1;
     for (size_t k = 0; k < hash.n; k++)
         if (!((hash.p[k] >= '0' && hash.p[k] <= '9') || (hash.p[k] >= 'a' && hash.p[k] <= 'f')))
             hash.n = 0;
-    (void)raw;
     if (hash.n != 64 || !*src || !*dst || (*owner && strspn(owner, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:") != strlen(owner)) ||
         *owner == '-' || (*mode && (strspn(mode, "01234567") != strlen(mode) || strlen(mode) > 5)))
         return err_set(e, E_INVALID, "step %zu: COPY is malformed", i);
