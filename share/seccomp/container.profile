@@ -40,6 +40,7 @@ allow fork vfork execve execveat exit exit_group wait4 waitid getpid getppid get
 allow set_tid_address set_robust_list get_robust_list rseq futex futex_waitv arch_prctl prctl modify_ldt set_thread_area get_thread_area
 maybe allow futex_wake futex_wait futex_requeue
 allow pidfd_open pidfd_send_signal pidfd_getfd
+errno EPERM prlimit64 if a0 & 0xffffffff == 1
 errno EPERM ptrace if a1 & 0xffffffff == 1
 allow ptrace
 errno EPERM process_vm_readv if a0 & 0xffffffff == 1

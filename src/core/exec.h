@@ -34,6 +34,7 @@ struct exec_ops { /* all optional but `done`; chan is CH_STDOUT, CH_STDERR or CH
     void (*done)(void *arg, const struct err *e); /* last: NULL after `exited` (or a detached start), else why there is no exit status */
 };
 
+#define EXEC_RECENT (UINT64_MAX - 1) /* exec_attach: from now; one that ended more than 30 s ago is not found */
 /* NULL + e when the sandbox does not run. Otherwise callbacks follow, never before return. */
 struct exec *exec_start(struct sandbox *sb, const struct exec_spec *spec, const struct exec_ops *ops, void *arg, struct err *e);
 struct exec *exec_attach(struct sandbox *sb, const char *who /* "77" or "tag:name" */, uint64_t offset /* UINT64_MAX: from now */,

@@ -67,6 +67,7 @@ static void one_done(void *arg, const struct err *e, struct rec r)
     free(arg);
     struct entry_box b;
     if (!e && first_entry(r, &b)) {
+        b.en.remote = rec_u64_or(r, T_FLAGS, 0) & STAT_REMOTE;
         o.cb(o.arg, NULL, &b.en);
         entry_done(&b);
     } else {

@@ -15,6 +15,7 @@ struct file_entry { /* strings valid during the callback */
     uint32_t mode, uid, gid, target_mode;
     int64_t mtime_ns;
     const char *const *xattr; /* "user.k=v", NULL-terminated, may be NULL */
+    bool remote;              /* files_stat only: on a network or FUSE file system */
 };
 
 typedef void files_entry_cb(void *arg, const struct err *e, const struct file_entry *en /* NULL on error or when there is none */);

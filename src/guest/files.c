@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/vfs.h>
 
 static uint64_t flags_of(const struct req *q) { return rec_u64_or(q->rec, T_FLAGS, 0); }
 
@@ -25,11 +26,36 @@ static void finish(const struct req *q, const struct place *p, int rc, const str
         entry_reply(q, p);
 }
 
+/* Where inotify does not see what others do. */
+static bool is_remote(const struct place *p)
+{
+    struct statfs fs;
+    auto_fd fd = open_beneath(p->dir, p->base, O_PATH, 0);
+    if (fd < 0 || fstatfs(fd, &fs))
+        return false;
+    switch ((unsigned long)fs.f_type & 0xffffffffUL) {
+    case 0x6969: case 0x517b: case 0xff534d42: case 0xfe534d42: case 0x65735546: /* NFS, SMB, CIFS, SMB2, FUSE */
+        return true;
+    default:
+        return false;
+    }
+}
+
 void op_stat(const struct req *q)
 {
     struct err e = {0};
     auto_place p;
-    finish(q, &p, place_open(q->a, q->rec, T_PATH, false, &p, &e), &e);
+    int rc = place_open(q->a, q->rec, T_PATH, false, &p, &e);
+    struct buf *b = rc ? NULL : reply_begin(q->a);
+    if (b && entry_put(q->a, b, p.dir, p.base, p.path))
+        rc = path_err(&e, errno, p.path);
+    if (rc) {
+        reply_err(q->a, q->id, &e);
+        return;
+    }
+    if (is_remote(&p))
+        rec_put_u64(b, T_FLAGS, STAT_REMOTE);
+    reply_send(q->a, q->id);
 }
 
 static int make_dir(const struct req *q, struct place *p, struct err *e)

@@ -142,6 +142,7 @@ static void check_done(struct agent *a, struct proc *p)
     if (p->done || !p->reaped || p->out.fd >= 0 || p->err.fd >= 0)
         return;
     p->done = true;
+    p->done_at = clock_mono();
     io_close(&a->loop, &p->in);
     proc_input_drop(a, p);
     p->in_gone = true;

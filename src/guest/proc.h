@@ -33,6 +33,7 @@ struct proc {
     bool cgroup;            /* /sys/fs/cgroup/user/<serial> exists */
     uint8_t kind;
     int code;
+    int64_t done_at;        /* monotonic */
     size_t drain;           /* bytes still read after the end of an ended process */
     struct ring ring;
     struct list listeners;

@@ -17,6 +17,7 @@
 #define ARGS_MAX 4096
 #define ENV_MAX  1024
 #define DESC_MAX 2048 /* bytes of arguments shown by OP_PROCS */
+#define RECENT_NS (30 * NS_PER_S) /* see OP_ATTACH */
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 /* Everything a start needs besides the process itself; strings live in `text`. */
@@ -264,9 +265,14 @@ static struct proc *find(const struct req *q)
 
 void op_attach(const struct req *q)
 {
+    struct err e = {0};
     struct proc *p = find(q);
-    if (p)
-        listen_new(q, p, rec_u64_or(q->rec, T_OFFSET, UINT64_MAX));
+    uint64_t offset = rec_u64_or(q->rec, T_OFFSET, UINT64_MAX);
+    if (p && p->done && offset == UINT64_MAX - 1 && clock_mono() - p->done_at > RECENT_NS) {
+        err_set(&e, E_NOT_FOUND, "process %d has ended", (int)p->pid);
+        reply_err(q->a, q->id, &e);
+    } else if (p)
+        listen_new(q, p, offset);
 }
 
 static void put_proc(struct buf *b, const struct proc *p)

@@ -31,7 +31,8 @@ enum agent_op {
      * output is at EOF (or it was killed by signal op/timeout: then at once after what was read so far).
      * Start failure (user, cwd, exec) is FR_RES with an error and no EV_STARTED. FR_CANCEL only detaches. */
     OP_START,
-    /* [T_PID] or [T_TAG], T_OFFSET (byte position in the output; U64_MAX = from now on), T_CREDIT
+    /* [T_PID] or [T_TAG], T_OFFSET (byte position in the output; U64_MAX = from now on; U64_MAX - 1 = likewise, and a process
+     * that ended more than 30 s ago is not found), T_CREDIT
      * -> events as for OP_START; EV_STARTED carries T_OFFSET actually started at (later than asked: bytes were lost).
      * An exited process stays attachable for at least 5 minutes (last 64 kept). */
     OP_ATTACH,
@@ -44,7 +45,7 @@ enum agent_op {
     /* Files. T_PATH: absolute, or relative to the home of T_USER (default user), "~/..." too. Created things belong to T_USER.
      * An entry (T_ENTRY) is nested {T_NAME, T_PATH, T_TYPE 'f' 'd' 'l' 'o', T_SIZE, T_MODE (07777 bits), T_UID, T_GID,
      * T_OWNER, T_GROUP, T_MTIME_NS, [T_TARGET resolved], [T_TARGET_TYPE, T_TARGET_MODE], [T_XATTR*: "user.k=v"]}. */
-    OP_STAT,    /* T_PATH, [T_USER] -> T_ENTRY (of the link itself; T_TARGET* tell about its target) */
+    OP_STAT,    /* T_PATH, [T_USER] -> T_ENTRY (of the link itself; T_TARGET* tell about its target), [T_FLAGS: STAT_REMOTE] */
     OP_LIST,    /* T_PATH, [T_DEPTH 1..], [T_USER] -> EV_ENTRIES {T_ENTRY*}* then FR_RES; depth-first, names in byte order */
     OP_MKDIR,   /* T_PATH, [T_MODE], [T_USER], [T_FLAGS: FILE_PARENTS] -> T_ENTRY */
     OP_MOVE,    /* T_PATH, T_DEST, [T_USER], [T_FLAGS: FILE_PARENTS] -> T_ENTRY */
@@ -82,6 +83,7 @@ enum { CFG_NO_CLOCK = 1 /* container: the clock is the host's */, CFG_PRIME = 2 
 enum { SIG_ONE = 1, SIG_TREE = 2 /* with SIGKILL: the group and everything that came out of it */ };
 enum { FILE_PARENTS = 1, FILE_RECURSIVE = 2, FILE_APPEND = 4, FILE_EXCL = 8, FILE_OWN = 16 /* an existing file becomes the user's too */ };
 enum { WATCH_RECURSIVE = 1, WATCH_ENTRY = 2 };
+enum { STAT_REMOTE = 1 /* on a network or FUSE file system, links followed */ };
 enum { SYNC_DROP = 1 };
 
 enum tag {

@@ -224,7 +224,7 @@ class Attack:
 
     def attempts(self, user, code, **kw):
         """Run tryit() lines inside; returns {name: result}."""
-        r = self.python(code + "\ndone()\n", user=user, **kw)
+        r = self.python(_dedent(code) + "\ndone()\n", user=user, **kw)
         for line in reversed(r.text.splitlines()):
             if line.startswith("REPORT "):
                 return json.loads(line[7:])

@@ -106,6 +106,7 @@ class Runner:
         self.n = self.passed = self.failed = 0
         self.skips = []
         self.failures = []
+        self.twice = []
 
     def say(self, line):
         print(line, flush=True)
@@ -246,7 +247,15 @@ class Runner:
                         self.say(name)
                         continue
                     for _ in range(self.opts.repeat):
+                        before, known = (self.n, self.passed, self.failed), len(self.failures)
                         self.one(test, tier, shared)
+                        if self.failed > before[2] and self.opts.retry:
+                            # a shared machine stalls now and then: once more, and say so
+                            self.say(f"# again: {name}")
+                            self.n, self.passed, self.failed = before
+                            del self.failures[known:]
+                            self.twice.append(name)
+                            self.one(test, tier, shared)
                         if self.failed and self.opts.fail_fast:
                             return
         finally:
@@ -259,6 +268,8 @@ class Runner:
             self.say("# skipped:")
             for name, reason in self.skips:
                 self.say(f"#   {name}: {reason}")
+        if self.twice:
+            self.say("# needed a second try: " + ", ".join(self.twice))
         if self.failures:
             self.say("# failed:")
             for name in self.failures:
@@ -322,6 +333,7 @@ def main(argv):
     ap.add_argument("--list", action="store_true")
     ap.add_argument("--repeat", type=int, default=1)
     ap.add_argument("--fail-fast", action="store_true")
+    ap.add_argument("--retry", action="store_true", help="a failed test gets a second try, which is reported")
     ap.add_argument("--no-census", action="store_true")
     ap.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     opts = ap.parse_args(argv)

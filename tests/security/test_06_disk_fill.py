@@ -9,7 +9,7 @@ from hutchtest import *
 @attack("disk-fill", limit=150, disk_mib=2048)
 def fill(t, a):
     free = shutil.disk_usage(t.d.home).free
-    r = a.box.exec("dd if=/dev/urandom of=/home/user/a bs=4M count=100 2>/dev/null; dd if=/dev/zero of=/home/user/b bs=4M 2>&1 | tail -3; df -B1M --output=avail / | tail -1",
+    r = a.box.exec("dd if=/dev/urandom of=/home/user/a bs=4M count=100 2>/dev/null; dd if=/dev/zero of=/home/user/b bs=4M 2>&1 | tail -4; df -B1M --output=avail / | tail -1",
                    timeout_ms=110000, deadline=120)
     true(r.exit["kind"] in ("exit", "timeout"), r)
     if r.exit["kind"] == "exit":

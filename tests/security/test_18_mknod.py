@@ -11,7 +11,8 @@ def nodes(t, a):
     r = a.both("""
         import stat
         os.makedirs("/tmp/n", exist_ok=True)
-        os.chmod("/tmp/n", 0o777)
+        if os.getuid() == 0:
+            os.chmod("/tmp/n", 0o777)
         for name, kind, ma, mi in (("host-disk", stat.S_IFBLK, %d, %d), ("vda", stat.S_IFBLK, 254, 0), ("sda", stat.S_IFBLK, 8, 0), ("loop0", stat.S_IFBLK, 7, 0),
                                    ("mem", stat.S_IFCHR, 1, 1), ("kmsg", stat.S_IFCHR, 1, 11), ("kvm", stat.S_IFCHR, 10, 232), ("loopctl", stat.S_IFCHR, 10, 237)):
             def go(name=name, kind=kind, ma=ma, mi=mi):

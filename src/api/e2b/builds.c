@@ -10,6 +10,7 @@
 #include "base/enc.h"
 #include "base/fd.h"
 #include "crypto/digest.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,6 +22,7 @@
 #define LOG_MAX    20000
 #define PAGE       100
 #define URL_NS     (3600 * NS_PER_S)
+#define FILES_KEPT_NS (7 * 24 * 3600 * NS_PER_S)
 
 static struct e2b_template *find_template(struct http_stream *s, struct api *a)
 {
@@ -133,6 +135,22 @@ static void file_path(struct api *a, const char *hash, char out[320])
     (void)snprintf(out, 320, "%s/cache/e2b-%s.tgz", core_config(api_core(a))->home, hash);
 }
 
+/* Archives of a week ago are not going to be asked for; if they are, the SDK sends them again. */
+static void sweep_files(struct api *a)
+{
+    char path[300];
+    struct stat st;
+    (void)snprintf(path, sizeof path, "%s/cache", core_config(api_core(a))->home);
+    DIR *d = opendir(path);
+    if (!d)
+        return;
+    for (const struct dirent *de; (de = readdir(d));)
+        if (!strncmp(de->d_name, "e2b-", 4) && !fstatat(dirfd(d), de->d_name, &st, AT_SYMLINK_NOFOLLOW) &&
+            (int64_t)st.st_mtime * NS_PER_S < clock_wall() - FILES_KEPT_NS)
+            (void)unlinkat(dirfd(d), de->d_name, 0); /* the next sweep tries again */
+    closedir(d);
+}
+
 static void sign(struct e2b *x, const char *hash, long long until, char hex[65])
 {
     unsigned char mac[SHA256_BYTES];
@@ -163,7 +181,7 @@ void e2b_build_file(struct http_stream *s, void *a)
                (int)host.n, host.p, t->id, hash.p, until, mac);
     jw_init(&w, &b);
     jw_obj(&w);
-    jw_kv_bool(&w, "present", !access(path, R_OK));
+    jw_kv_bool(&w, "present", !utimensat(AT_FDCWD, path, NULL, 0)); /* and so kept for a while more */
     jw_kv_str(&w, "url", url.p);
     jw_end(&w);
     reply_json(s, 201, &b);
@@ -210,6 +228,7 @@ static void on_uploaded(struct http_stream *s, void *arg)
     else
         http_reply(s, 200, NULL, "", 0);
     req_end(&u->r);
+    sweep_files(u->r.api);
 }
 
 void e2b_build_upload(struct http_stream *s, void *a)
@@ -264,6 +283,40 @@ static void failed(struct e2b_build *b, const char *message, const char *step)
     catalogue_save(api_e2b(b->api));
 }
 
+static bool core_wanted(struct e2b *x, const struct e2b_build *except)
+{
+    struct e2b_template *t;
+    struct e2b_build *b;
+    list_each(t, &x->templates, link)
+        list_each(b, &t->builds, link)
+            if (b != except && !strcmp(b->core_id, except->core_id))
+                return true;
+    return false;
+}
+
+static bool tagged(const struct e2b_build *b)
+{
+    for (size_t i = 0; i < b->t->tags.n; i++)
+        if (!strcmp(b->t->tags.at[i].v, b->id))
+            return true;
+    return false;
+}
+
+/* Builds that no tag points at any more cannot be asked for: what they stand on goes, unless something still runs on it. */
+static void prune(struct e2b *x, struct e2b_template *t, const struct e2b_build *newest)
+{
+    struct e2b_build *b;
+    struct err e;
+    list_each(b, &t->builds, link) {
+        if (b == newest || b->state != BUILD_READY || tagged(b))
+            continue;
+        struct template *c = template_find(api_core(x->api), b->core_id, NULL);
+        if (c && !core_wanted(x, b) && (c->users || template_remove(api_core(x->api), c, NULL, NULL, &e)))
+            continue; /* next time */
+        build_drop(b);
+    }
+}
+
 static void succeeded(struct e2b_build *b, const char *core_id)
 {
     (void)snprintf(b->core_id, sizeof b->core_id, "%s", core_id);
@@ -271,6 +324,7 @@ static void succeeded(struct e2b_build *b, const char *core_id)
     for (size_t i = 0; i < b->tags.n; i++)
         catalogue_tag(b->t, b->tags.at[i].k, b->id);
     say(b, "info", "Build finished", "finalize");
+    prune(api_e2b(b->api), b->t, b);
     catalogue_save(api_e2b(b->api));
 }
 

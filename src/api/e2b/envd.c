@@ -183,7 +183,11 @@ static void envs(struct http_stream *s, const struct sandbox *sb)
     jw_init(&w, &b);
     jw_obj(&w);
     for (size_t i = 0; i < sb->env.n; i++)
-        jw_kv_str(&w, sb->env.at[i].k, sb->env.at[i].v);
+        if (strcmp(sb->env.at[i].k, "E2B_SANDBOX") && strcmp(sb->env.at[i].k, "E2B_SANDBOX_ID") && strcmp(sb->env.at[i].k, "E2B_TEMPLATE_ID"))
+            jw_kv_str(&w, sb->env.at[i].k, sb->env.at[i].v);
+    jw_kv_str(&w, "E2B_SANDBOX", "true"); /* these three are ours, whatever the user set */
+    jw_kv_str(&w, "E2B_SANDBOX_ID", sb->id);
+    jw_kv_str(&w, "E2B_TEMPLATE_ID", sb->template_id);
     jw_end(&w);
     reply_json(s, 200, &b);
 }

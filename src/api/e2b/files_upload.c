@@ -33,6 +33,7 @@ struct up {
     struct file_write *f;
     bool file_eof;     /* told; its answer is awaited */
     bool in_file;      /* the multipart part is one of ours */
+    const char *why;   /* a part was not acceptable */
     bool more;         /* the unpacker may hold more than it gave */
     bool paused, ended, sealed; /* sealed: nothing more will be queued */
     uint64_t unpacked, unpacked_max;
@@ -204,8 +205,8 @@ static int on_part(void *arg, struct str name, struct str filename, struct str t
     auto_buf path = {0};
     e2b_part_path(filename, &path);
     if (!path.n) {
-        refuse(st, 400, "a part has no filename, and there is no path in the query");
-        return -1;
+        st->why = "a part has no filename, and there is no path in the query";
+        return -1; /* the parser is on the stack: take_plain refuses */
     }
     put(st, PIECE_FILE, path.p, path.n);
     return 0;
@@ -243,8 +244,8 @@ static void take_plain(struct up *st, const char *p, size_t n)
     struct err e = {0};
     if (!st->mp) {
         put(st, PIECE_DATA, p, n);
-    } else if (multipart_push(st->mp, p, n, &e) && !st->r.over) {
-        refuse(st, 400, e.code ? e.msg : "the form cannot be read");
+    } else if (multipart_push(st->mp, p, n, &e)) {
+        refuse(st, 400, st->why ? st->why : e.msg);
     }
 }
 

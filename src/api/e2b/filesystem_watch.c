@@ -39,19 +39,25 @@ static void put_event(struct jw *w, const char *word, const char *name, const st
     jw_end(w);
 }
 
-struct what { char *path; bool recursive, entries; };
+struct what { char *path; bool recursive, entries, remote; };
 
 static int read_what(const struct rpc_in *in, struct what *ret, struct err *e)
 {
     const char *path;
     if (rpc_text(in->msg, "path", &path, e) || !(path = envd_path(in->sb, path, e)) || json_bool(in->msg, "recursive", false, &ret->recursive, e) ||
-        json_bool(in->msg, "includeEntry", false, &ret->entries, e))
+        json_bool(in->msg, "includeEntry", false, &ret->entries, e) || json_bool(in->msg, "allowNetworkMounts", false, &ret->remote, e))
         return -1;
     ret->path = xstrdup(path);
     return 0;
 }
 
-static bool is_dir(const struct file_entry *en) { return en->type == 'd' || (en->type == 'l' && en->target_type == 'd'); }
+/* Whether what was found can be watched; else why not. */
+static const char *unwatchable(const struct what *what, const struct file_entry *en)
+{
+    if (!en || (en->type != 'd' && (en->type != 'l' || en->target_type != 'd')))
+        return "is not a directory";
+    return en->remote && !what->remote ? "is on a network file system, where changes made elsewhere are not seen" : NULL;
+}
 
 /* ---- stream ---- */
 struct watching { struct rpc_stream st; struct what what; struct watch *w; };
@@ -124,8 +130,9 @@ static void on_looked(void *arg, const struct err *e, const struct file_entry *e
         rpc_finish_err(&st->st, e);
         return;
     }
-    if (!en || !is_dir(en)) {
-        rpc_finish_error(&st->st, RPC_INVALID_ARGUMENT, "path '%.200s' is not a directory", en ? en->path : st->what.path);
+    const char *why = unwatchable(&st->what, en);
+    if (why) {
+        rpc_finish_error(&st->st, RPC_INVALID_ARGUMENT, "path '%.150s' %s", en ? en->path : st->what.path, why);
         return;
     }
     struct sandbox *sb = sandbox_find(api_core(st->st.c.r.api), st->st.c.id, &no);
@@ -259,8 +266,9 @@ static void create_looked(void *arg, const struct err *e, const struct file_entr
         rpc_fail_err(&st->c, e);
         return;
     }
-    if (!en || !is_dir(en)) {
-        rpc_fail(&st->c, RPC_INVALID_ARGUMENT, "path '%.200s' is not a directory", en ? en->path : st->what.path);
+    const char *why = unwatchable(&st->what, en);
+    if (why) {
+        rpc_fail(&st->c, RPC_INVALID_ARGUMENT, "path '%.150s' %s", en ? en->path : st->what.path, why);
         return;
     }
     struct sandbox *sb = sandbox_find(api_core(st->c.r.api), st->c.id, &no);

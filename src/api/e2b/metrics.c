@@ -99,9 +99,10 @@ static void tick(void *arg)
     struct err e;
     bool more;
     size_t n = sandbox_list(c, &f, some, IN_FLIGHT * 16, &more, &e), asked = 0;
+    int64_t due = SAMPLE_NS * (int64_t)(1 + n / IN_FLIGHT) - NS_PER_S; /* with many, whoever had a turn waits for the others */
     for (size_t i = 0; n <= IN_FLIGHT * 16 && i < n && asked < IN_FLIGHT; i++) {
         const struct e2b_history *h = map_get(&x->metrics, some[i]->id);
-        if (kv_get(&some[i]->options, "e2b") && (!h || !h->last_mono || clock_mono() - h->last_mono > SAMPLE_NS - NS_PER_S))
+        if (kv_get(&some[i]->options, "e2b") && (!h || !h->last_mono || clock_mono() - h->last_mono > due))
             asked += ask(x, some[i], NULL);
     }
     struct map_entry *en;

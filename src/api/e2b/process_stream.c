@@ -248,6 +248,6 @@ void rpc_process_connect(const struct rpc_in *in)
     run->attached = true;
     run->sel = sel;
     rpc_deadline(&run->st, in->timeout_ms, connect_expired);
-    run->x = exec_attach(in->sb, sel.who, UINT64_MAX, &ops, run, &e);
+    run->x = exec_attach(in->sb, sel.who, EXEC_RECENT, &ops, run, &e);
     run_begin(run, &e);
 }

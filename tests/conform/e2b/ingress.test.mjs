@@ -24,6 +24,9 @@ class H(http.server.BaseHTTPRequestHandler):
     def log_message(self, *a): pass
     def do_GET(self):
         if self.headers.get('Upgrade', '').lower() == 'websocket': return self.ws()
+        if self.path == '/endless':
+            self.send_response(200); self.send_header('Transfer-Encoding', 'chunked'); self.end_headers()
+            self.wfile.write(b'1\\r\\nx\\r\\n'); self.wfile.flush(); self.rfile.read(1); return
         if self.path == '/stream':
             self.send_response(200); self.send_header('Transfer-Encoding', 'chunked'); self.end_headers()
             for i in range(200): self.wfile.write(b'2710\\r\\n' + b'x' * 10000 + b'\\r\\n')
@@ -138,6 +141,8 @@ describe('private ingress', () => {
     sbx = await Sandbox.create({ metadata, network: { allowPublicTraffic: false, maskRequestHost: 'app.local:${PORT}' } })
     await sbx.files.write('/tmp/server.py', server)
     await sbx.commands.run('python3 /tmp/server.py 3000', { background: true })
+    const own = { ...h(), 'e2b-traffic-access-token': sbx.trafficAccessToken }
+    for (let i = 0; i < 20 && (await ask(own)).status !== 200; i++);
   })
   after(async () => { await sbx?.kill() })
   const h = () => ({ 'E2b-Sandbox-Id': sbx.sandboxId, 'E2b-Sandbox-Port': '3000' })
@@ -157,7 +162,13 @@ describe('private ingress', () => {
     assert.equal(r.body.toString(), `host=app.local:3000 fwd=${base.host} path=/ tok=None`)
   })
   it('is 502 as soon as the sandbox is killed, streams are cut', async () => {
-    await sbx.kill()
+    const cut = new Promise((done) => {
+      http.get({ host: base.hostname, port: base.port, path: '/endless', headers: { ...h(), 'e2b-traffic-access-token': sbx.trafficAccessToken } }, (r) => {
+        r.on('data', () => sbx.kill().then(() => {})).on('end', () => done('ended')).on('error', () => done('cut'))
+        setTimeout(() => done('still open'), 10_000).unref()
+      })
+    })
+    assert.equal(await cut, 'cut')
     const r = await ask(h())
     assert.equal(r.status, 502)
     assert.deepEqual(JSON.parse(r.body), { sandboxId: sbx.sandboxId, message: 'The sandbox was not found', code: 502 })

@@ -11,6 +11,7 @@
 #include "core/files.h"
 #include "core/sandbox.h"
 #include "core/template.h"
+#include "core/tunnel.h"
 #include "http/server.h"
 #include "http/ws.h"
 #include "test.h"
@@ -123,6 +124,14 @@ int sandbox_kill(struct sandbox *sb, enum end_reason why, const char *message, s
 }
 int sandbox_set_timeout(struct sandbox *sb, uint32_t s, struct err *e) { (void)e; sb->timeout_s = s; return 0; }
 int sandbox_rename(struct sandbox *sb, const char *name, struct err *e) { (void)sb; return name && !strcmp(name, "taken") ? err_set(e, E_CONFLICT, "taken") : 0; }
+void sandbox_set_option(struct sandbox *sb, const char *k, const char *v) { kv_set(&sb->options, str_of(k), str_of(v)); }
+struct agent *sandbox_agent(struct sandbox *sb, struct err *e)
+{
+    if (sb->state == SB_RUNNING)
+        return (struct agent *)(void *)sb; /* not NULL is all that is asked of it */
+    err_set(e, E_GONE, "sandbox %s is gone", sb->id);
+    return NULL;
+}
 int sandbox_set_metadata(struct sandbox *sb, const struct kv *m, struct err *e) { (void)sb, (void)m, (void)e; return 0; }
 size_t sandbox_list(struct core *c, const struct sandbox_filter *f, struct sandbox **ret, size_t max, bool *more, struct err *e)
 {
@@ -343,7 +352,7 @@ static struct template fake_template = {.id = "t00000000000000000001", .name = (
 struct template *template_find(struct core *c, const char *n, struct err *e)
 {
     (void)c;
-    if (!strcmp(n, "base"))
+    if (!strcmp(n, "base") || !strcmp(n, fake_template.id))
         return &fake_template;
     err_set(e, E_NOT_FOUND, "template '%s' does not exist", n);
     return NULL;
@@ -424,6 +433,39 @@ void event_emit(struct core *c, const char *type, const char *sandbox, const cha
     list_each(f, &c->followers, link) f->fn(f->arg, ev);
 }
 
+/* tunnel.h: what the test wants to be a port of the guest */
+struct tunnel { struct tunnel_ops ops; void *arg; struct loop *loop; };
+static struct { struct tunnel *t; unsigned port, opens, closes; struct buf sent; size_t room, consumed; bool eof; } T;
+struct tunnel *tunnel_open(struct sandbox *sb, unsigned port, const struct tunnel_ops *ops, void *arg, struct err *e)
+{
+    if (fake_refuses(e))
+        return NULL;
+    T.t = xcalloc(1, sizeof *T.t);
+    *T.t = (struct tunnel){*ops, arg, sb->core->loop};
+    T.port = port, T.opens++, T.sent.n = 0, T.eof = false;
+    if (!T.room)
+        T.room = SIZE_MAX / 2;
+    return T.t;
+}
+size_t tunnel_room(const struct tunnel *t) { (void)t; return T.room; }
+size_t tunnel_send(struct tunnel *t, const void *p, size_t n)
+{
+    (void)t;
+    n = n < T.room ? n : T.room;
+    buf_put(&T.sent, p, n);
+    return n;
+}
+void tunnel_eof(struct tunnel *t) { (void)t; T.eof = true; }
+void tunnel_consumed(struct tunnel *t, size_t n) { (void)t; T.consumed += n; }
+void tunnel_close(struct tunnel *t) { T.closes++; T.t = NULL; loop_defer(t->loop, free, t); }
+static inline void fake_tunnel_done(const struct err *e)
+{
+    struct tunnel *t = T.t;
+    T.t = NULL;
+    t->ops.done(t->arg, e);
+    loop_defer(t->loop, free, t);
+}
+
 /* ---- the server, turned by hand ---- */
 struct fx { struct core core; struct jobs *jobs; struct api *api; struct http_server *srv; int fd, port; struct buf in; };
 
@@ -440,6 +482,7 @@ static inline struct fx *fx_new(void)
     x->core.cfg.max_timeout_s = 86400;
     x->core.cfg.uid = 64882;
     struct sandbox *sb = &x->core.sb;
+    sb->core = &x->core;
     snprintf(sb->id, sizeof sb->id, "%s", ID);
     sb->template_name = (char *)(uintptr_t)"base";
     sb->tier = TIER_VM, sb->state = SB_RUNNING, sb->cpu_millis = 1000, sb->memory_mib = 512, sb->disk_mib = 4096, sb->timeout_s = 300;
@@ -571,6 +614,8 @@ static inline void fx_free(struct fx *x) /* nothing may be left behind: the leak
     api_free(x->api);
     loop_free(x->core.loop);
     buf_free(&x->in);
+    buf_free(&T.sent);
+    kv_free(&x->core.sb.options);
     struct buf *all[] = {&F.argv, &F.env, &F.input, &F.cwd, &F.tag, &F.user, &F.pieces, &F.path, &F.recipe, &F.upload, &F.create.name, &F.create.metadata};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         buf_free(all[i]);

@@ -439,7 +439,7 @@ TEST(connect, from_now_on_or_not_at_all)
     struct err e;
     stream(x, "/process.Process/Connect", "", "{\"process\":{\"pid\":77}}");
     CHECK_STR(F.unary.who, "77");
-    CHECK(F.offset == UINT64_MAX);
+    CHECK(F.offset == EXEC_RECENT);
     err_set(&e, E_NOT_FOUND, "process 77 does not exist");
     fake_done(&e);
     fx_until(x, "{\"error\":{\"code\":\"not_found\",\"message\":\"process with pid 77 not found\"}}");
@@ -549,7 +549,12 @@ TEST(filesystem, watches)
     stream(x, "/filesystem.Filesystem/WatchDir", "", "{\"path\":\"f\"}");
     F.entry_cb(F.cb_arg, NULL, &fake_entry);
     fx_until(x, "\"invalid_argument\"");
-    stream(x, "/filesystem.Filesystem/WatchDir", "Keepalive-Ping-Interval: 1\r\n", "{\"path\":\"d\",\"recursive\":true}");
+    dir.remote = true;
+    stream(x, "/filesystem.Filesystem/WatchDir", "", "{\"path\":\"d\"}");
+    F.entry_cb(F.cb_arg, NULL, &dir);
+    fx_until(x, "network file system");
+    HAS(x, "\"invalid_argument\"");
+    stream(x, "/filesystem.Filesystem/WatchDir", "Keepalive-Ping-Interval: 1\r\n", "{\"path\":\"d\",\"recursive\":true,\"allowNetworkMounts\":true}");
     F.entry_cb(F.cb_arg, NULL, &dir);
     F.watch->ops.ready(F.watch->arg);
     fx_until(x, "{\"start\":{}}");
@@ -558,6 +563,7 @@ TEST(filesystem, watches)
     fx_until(x, "{\"keepalive\":{}}");
     fx_close(x);
     CHECK_INT(F.watch_cancels, 1);
+    dir.remote = false;
     rpc(x, "/filesystem.Filesystem/CreateWatcher", "", "{\"path\":\"d\"}");
     F.entry_cb(F.cb_arg, NULL, &dir);
     F.watch->ops.ready(F.watch->arg);

@@ -1,0 +1,549 @@
+/* The pure parts of the E2B dialect: references, metadata, hosts, times, steps; and its routes over a fake core. */
+#include "api/e2b/control.h"
+#include "api/e2b/e2b.h"
+#include "fake.h"
+
+/* ---- references ---- */
+TEST(ref, name_tag_namespace)
+{
+    struct e2b_ref r;
+    struct err e;
+    CHECK_INT(e2b_ref_parse("base", &r, &e), 0);
+    CHECK_STR(r.name, "base");
+    CHECK_STR(r.tag, "");
+    CHECK_INT(e2b_ref_parse("My_App:V1.2", &r, &e), 0);
+    CHECK_STR(r.name, "my_app");
+    CHECK_STR(r.tag, "v1.2");
+    CHECK_INT(e2b_ref_parse("hutch/app:x", &r, &e), 0);
+    CHECK_STR(r.name, "app");
+    CHECK_STR(r.tag, "x");
+}
+TEST(ref, refusals)
+{
+    static const char *const bad[] = {"", ":x", "x:", "a b", "a:b:c", "a/b/c", "/a", "a/", "é", "a.b"};
+    struct e2b_ref r;
+    struct err e;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        e.code = E_OK;
+        CHECK_INT(e2b_ref_parse(bad[i], &r, &e), -1);
+        CHECK_INT(e.code, E_INVALID);
+        CHECK(!strncmp(e.msg, "Invalid template reference: ", 28));
+    }
+    CHECK_INT(e2b_ref_parse("other/app", &r, &e), -1);
+    CHECK_INT(e.code, E_NOT_FOUND);
+}
+TEST(ref, too_long_is_malformed)
+{
+    char name[400];
+    struct e2b_ref r;
+    struct err e;
+    memset(name, 'a', sizeof name);
+    name[399] = 0;
+    CHECK_INT(e2b_ref_parse(name, &r, &e), -1);
+}
+TEST(ref, tags)
+{
+    CHECK(e2b_tag_ok("v1.2-rc_3"));
+    CHECK(!e2b_tag_ok("") && !e2b_tag_ok(":x") && !e2b_tag_ok("x:") && !e2b_tag_ok("a b"));
+}
+
+/* ---- metadata ---- */
+TEST(metadata, is_decoded_twice)
+{
+    struct kv m = {0};
+    /* the query holds metadata=a%3Db%252520c%26k%25253D1%3Dv; what arrives here is decoded once */
+    CHECK_INT(e2b_meta_parse(S("a=b%2520c&k%253D1=v"), &m), 0);
+    CHECK_STR(kv_get(&m, "a"), "b c");
+    CHECK_STR(kv_get(&m, "k=1"), "v");
+    CHECK_INT(m.n, 2);
+    kv_free(&m);
+}
+TEST(metadata, plus_is_a_space_only_the_first_time)
+{
+    struct kv m = {0};
+    CHECK_INT(e2b_meta_parse(S("a=b+c&d=%2B&e"), &m), 0);
+    CHECK_STR(kv_get(&m, "a"), "b c");
+    CHECK_STR(kv_get(&m, "d"), "+");
+    CHECK_STR(kv_get(&m, "e"), "");
+    kv_free(&m);
+}
+TEST(metadata, broken_escapes_are_refused)
+{
+    struct kv m = {0};
+    CHECK_INT(e2b_meta_parse(S("a=%zz"), &m), -1);
+    CHECK_INT(e2b_meta_parse(S("a=%25zz"), &m), -1);
+    CHECK_INT(e2b_meta_parse(S("a=%2500"), &m), -1);
+    kv_free(&m);
+}
+
+/* ---- hosts ---- */
+TEST(host, trusted)
+{
+    CHECK(e2b_host_trusted(S("localhost")) && e2b_host_trusted(S("LOCALHOST:80")) && e2b_host_trusted(S("10.0.0.1:5000")));
+    CHECK(e2b_host_trusted(S("[::1]:80")) && e2b_host_trusted(S("sandbox.example.org")));
+    CHECK(!e2b_host_trusted(S("example.org")) && !e2b_host_trusted(S("sandbox")) && !e2b_host_trusted(S("3000-iabc.x")) && !e2b_host_trusted(S("")));
+    CHECK(!e2b_host_trusted(S("1.2.3.4.evil.example")));
+}
+TEST(host, target)
+{
+    struct e2b_target t;
+    CHECK_INT(e2b_host_parse(S("3000-iabc123.sbx.example.org:5000"), &t), E2B_HOST_TARGET);
+    CHECK_INT(t.port, 3000);
+    CHECK_STR(t.id, "iabc123");
+    CHECK_INT(e2b_host_parse(S("3000-IABC.x"), &t), E2B_HOST_TARGET);
+    CHECK_STR(t.id, "iabc");
+    CHECK_INT(e2b_host_parse(S("3000-iabc-client.x"), &t), E2B_HOST_TARGET);
+    CHECK_STR(t.id, "iabc");
+}
+TEST(host, no_target)
+{
+    struct e2b_target t;
+    CHECK_INT(e2b_host_parse(S("example.org"), &t), E2B_HOST_PLAIN);
+    CHECK_INT(e2b_host_parse(S("my-host.example.org"), &t), E2B_HOST_PLAIN);
+    CHECK_INT(e2b_host_parse(S("3000-iabc"), &t), E2B_HOST_PLAIN);
+    CHECK_INT(e2b_host_parse(S(""), &t), E2B_HOST_PLAIN);
+    CHECK_INT(e2b_host_parse(S("0-iabc.x"), &t), E2B_HOST_BAD_PORT);
+    CHECK_INT(e2b_host_parse(S("65536-iabc.x"), &t), E2B_HOST_BAD_PORT);
+    CHECK_INT(e2b_host_parse(S("3000-.x"), &t), E2B_HOST_BAD_ID);
+    CHECK_INT(e2b_host_parse(S("3000-i_b.x"), &t), E2B_HOST_BAD_ID);
+}
+TEST(path, of_the_dialect)
+{
+    CHECK(e2b_path(S("/sandboxes")) && e2b_path(S("/sandboxes/x/y")) && e2b_path(S("/v2/sandboxes")) && e2b_path(S("/templates/a%2Fb")));
+    CHECK(!e2b_path(S("/v1/sandboxes")) && !e2b_path(S("/sandboxesx")) && !e2b_path(S("/")) && !e2b_path(S("/v1")) && !e2b_path(S("/files")));
+}
+
+/* ---- times ---- */
+TEST(time, forms)
+{
+    int64_t t = e2b_time_parse("2026-01-02T03:04:05.678Z");
+    CHECK_INT(t, clock_parse_rfc3339("2026-01-02T03:04:05.678Z"));
+    CHECK_INT(e2b_time_parse("2026-01-02T03:04:05.678000+00:00"), t);
+    CHECK_INT(e2b_time_parse("2026-01-02T05:04:05.678+02:00"), t);
+    CHECK_INT(e2b_time_parse("2026-01-02T01:34:05.678-01:30"), t);
+    CHECK_INT(e2b_time_parse("2026-01-02T03:04:05.678 00:00"), t);
+    CHECK_INT(e2b_time_parse("2026-01-02T03:04:05Z"), t - 678 * NS_PER_MS);
+    CHECK(e2b_time_parse("now") == INT64_MIN && e2b_time_parse("2026-01-02") == INT64_MIN && e2b_time_parse("2026-01-02T03:04:05") == INT64_MIN);
+    CHECK(e2b_time_parse("2026-01-02T03:04:05Zx") == INT64_MIN && e2b_time_parse("") == INT64_MIN);
+}
+
+/* ---- build steps ---- */
+static struct e2b_recipe steps(const char *json, int want)
+{
+    struct e2b_recipe r = {0};
+    struct err e;
+    auto_json j = json_parse_obj(json, strlen(json), &e);
+    CHECK(j != NULL);
+    CHECK_INT(e2b_steps(j, "tparent", NULL, NULL, &r, &e), want);
+    return r;
+}
+TEST(steps, begin_as_user_at_home)
+{
+    struct e2b_recipe r = steps("{}", 0);
+    CHECK_STR(r.text.p, "FROM tparent\nUSER 'user'\nWORKDIR '/home/user'\n");
+    e2b_recipe_fini(&r);
+}
+TEST(steps, run_env_workdir_user)
+{
+    struct e2b_recipe r = steps("{\"steps\":[{\"type\":\"RUN\",\"args\":[\"a\\n\\\"b\\\"\"]},{\"type\":\"ENV\",\"args\":[\"A\",\"it's $X\"]},"
+                                "{\"type\":\"WORKDIR\",\"args\":[\"/w d\"]},{\"type\":\"RUN\",\"args\":[\"x\",\"root\"]}],\"startCmd\":\"serve\",\"readyCmd\":\"ok\"}", 0);
+    CHECK_STR(r.text.p + strlen("FROM tparent\nUSER 'user'\nWORKDIR '/home/user'\n"),
+              "RUN [\"/bin/bash\",\"-l\",\"-c\",\"a\\n\\\"b\\\"\"]\n"
+              "ENV A='it'\\''s $X'\n"
+              "WORKDIR '/w d'\n"
+              "USER 'root'\nRUN [\"/bin/bash\",\"-l\",\"-c\",\"x\"]\nUSER 'user'\n"
+              "START [\"/bin/bash\",\"-l\",\"-c\",\"serve\"]\nREADY [\"/bin/bash\",\"-l\",\"-c\",\"ok\"]\n");
+    e2b_recipe_fini(&r);
+}
+TEST(steps, copy_names_its_files)
+{
+    struct e2b_recipe r = steps("{\"steps\":[{\"type\":\"COPY\",\"args\":[\"*.txt\",\"/app/\",\"\",\"0644\"],"
+                                "\"filesHash\":\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"}]}", 0);
+    CHECK_INT(r.files.n, 1);
+    CHECK(strstr(r.text.p, "chmod -R 0644") && strstr(r.text.p, "USER 'root'") && strstr(r.text.p, "*'.''t''x''t'"));
+    e2b_recipe_fini(&r);
+}
+TEST(steps, refusals)
+{
+    static const char *const bad[] = {
+        "{\"type\":\"RUN\",\"args\":[]}", "{\"type\":\"NOPE\",\"args\":[\"x\"]}", "{\"type\":\"USER\",\"args\":[\"-x\"]}",
+        "{\"type\":\"USER\",\"args\":[\"a;b\"]}", "{\"type\":\"WORKDIR\",\"args\":[\"a\\nRUN evil\"]}", "{\"type\":\"ENV\",\"args\":[\"1A\",\"x\"]}",
+        "{\"type\":\"ENV\",\"args\":[\"A\",\"x\\nRUN evil\"]}", "{\"type\":\"COPY\",\"args\":[\"a\",\"b\"]}", "{\"type\":\"COPY\",\"args\":[\"a\",\"b\"],\"filesHash\":\"../x\"}",
+        "{\"type\":\"RUN\",\"args\":[\"x\",\"a b\"]}",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        auto_buf j = {0};
+        buf_printf(&j, "{\"steps\":[%s]}", bad[i]);
+        struct e2b_recipe r = steps(j.p, -1);
+        e2b_recipe_fini(&r);
+    }
+}
+TEST(steps, errors_in_their_words)
+{
+    struct e2b_recipe r = steps("{\"steps\":[{\"type\":\"RUN\",\"args\":[\"make\"]},{\"type\":\"RUN\",\"args\":[\"x|y\",\"bob\"]}]}", 0);
+    auto_buf m = {0};
+    char step[12];
+    e2b_build_message(&r.lines, "line 4: RUN failed with status 2: no rule", &m, step);
+    CHECK_STR(m.p, "failed to run command 'make': exit status 2: no rule");
+    CHECK_STR(step, "1");
+    m.n = 0;
+    e2b_build_message(&r.lines, "line 5: USER failed with status 1: id: no such user", &m, step);
+    CHECK_STR(m.p, "failed to run command 'x|y': command failed: unauthenticated: invalid username: 'bob'");
+    CHECK_STR(step, "2");
+    m.n = 0;
+    e2b_build_message(&r.lines, "the disk is full", &m, step);
+    CHECK_STR(m.p, "the disk is full");
+    CHECK_STR(step, "finalize");
+    e2b_recipe_fini(&r);
+}
+TEST(images, to_templates)
+{
+    char out[64];
+    CHECK_STR(e2b_image_template("e2bdev/base", out), "base");
+    CHECK_STR(e2b_image_template("debian:12", out), "base");
+    CHECK_STR(e2b_image_template("docker.io/library/debian:bookworm-slim", out), "base");
+    CHECK_STR(e2b_image_template("python:3.11", out), "python-3-11");
+    CHECK_STR(e2b_image_template("ghcr.io/Me/App", out), "ghcr-io-me-app");
+}
+
+/* ---- requests ---- */
+TEST(api, errors_have_e2bs_form)
+{
+    struct fx *x = fx_new();
+    fx_ask(x, "GET", "/sandboxes/inosuch", NULL);
+    HAS(x, "HTTP/1.1 404");
+    HAS(x, "{\"code\":404,\"message\":\"Sandbox \\\"inosuch\\\" doesn't exist or you don't have access to it\"}");
+    fx_ask(x, "GET", "/v2/nowhere", NULL);
+    HAS(x, "{\"code\":404,");
+    fx_ask(x, "PATCH", "/sandboxes", NULL);
+    HAS(x, "{\"code\":405,");
+    fx_ask(x, "POST", "/sandboxes/" ID "/pause", "{}");
+    HAS(x, "{\"code\":501,");
+    fx_free(x);
+}
+TEST(api, needs_a_key_and_takes_any_page)
+{
+    struct fx *x = fx_new();
+    fx_open_tcp(x);
+    fx_sendz(x, "GET /v2/sandboxes HTTP/1.1\r\nHost: localhost\r\nOrigin: https://x.example\r\n\r\n");
+    fx_until(x, "\r\n\r\n");
+    HAS(x, "HTTP/1.1 401");
+    HAS(x, "Access-Control-Allow-Origin: *");
+    fx_open_tcp(x);
+    fx_sendz(x, "OPTIONS /v2/sandboxes HTTP/1.1\r\nHost: localhost\r\nOrigin: https://x.example\r\nAccess-Control-Request-Method: POST\r\n\r\n");
+    fx_until(x, "\r\n\r\n");
+    HAS(x, "HTTP/1.1 204");
+    HAS(x, "Access-Control-Max-Age: 7200");
+    fx_open_tcp(x);
+    fx_sendz(x, "GET /v2/sandboxes HTTP/1.1\r\nHost: evil.example\r\nX-API-Key: " KEY "\r\n\r\n");
+    fx_until(x, "\r\n\r\n");
+    HAS(x, "HTTP/1.1 403");
+    fx_free(x);
+}
+TEST(api, create_is_translated)
+{
+    struct fx *x = fx_new();
+    fx_begin(x, "POST", "/v2/sandboxes", "{\"templateID\":\"base\",\"metadata\":{\"hutch.isolation\":\"container\"},\"unknown\":1}");
+    fx_turn(x, 5);
+    CHECK(F.create.cb != NULL);
+    CHECK_INT(F.create.spec.tier, TIER_CONTAINER);
+    CHECK_INT(F.create.spec.timeout_s, 300);
+    F.create.cb(F.create.arg, &x->core.sb, NULL);
+    fx_until(x, "\r\n\r\n");
+    HAS(x, "HTTP/1.1 201");
+    HAS(x, "\"sandboxID\":\"" ID "\"");
+    HAS(x, "\"envdVersion\":\"0.6.13\"");
+    HAS(x, "\"domain\":null");
+    fx_free(x);
+}
+TEST(api, create_refusals)
+{
+    static const struct { const char *body, *text; } bad[] = {
+        {"{}", "templateID"}, {"{\"templateID\":\"a b\"}", "Invalid template reference"}, {"{\"templateID\":\"base\",\"timeout\":0}", "Timeout must be greater than 0"},
+        {"{\"templateID\":\"base\",\"timeout\":999999}", "Timeout cannot be greater than 24 hours"},
+        {"{\"templateID\":\"base\",\"network\":{\"denyOut\":[\"1.1.1.1\"]}}", "network.denyOut"},
+        {"{\"templateID\":\"base\",\"network\":{\"maskRequestHost\":\"a b\"}}", "maskRequestHost"},
+        {"{\"templateID\":\"base\",\"volumeMounts\":[{\"name\":\"v\",\"path\":\"/v\"}]}", "invalid mounts: volume 'v' not found"},
+        {"{\"templateID\":\"base\",\"metadata\":{\"hutch.isolation\":\"none\"}}", "hutch.isolation"}, {"[", "code\":400"}, {"{\"templateID\":7}", "templateID"},
+    };
+    struct fx *x = fx_new();
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        fx_ask(x, "POST", "/v2/sandboxes", bad[i].body);
+        HAS(x, "HTTP/1.1 400");
+        HAS(x, bad[i].text);
+    }
+    fx_free(x);
+}
+
+/* ---- templates ---- */
+static void with_home(struct fx *x)
+{
+    snprintf(x->core.cfg.home, sizeof x->core.cfg.home, "/tmp/test-e2b-XXXXXX");
+    CHECK(mkdtemp(x->core.cfg.home) != NULL);
+}
+static void without_home(struct fx *x)
+{
+    auto_buf p = {0};
+    buf_printf(&p, "%s/e2b.json", x->core.cfg.home);
+    unlink(p.p);
+    rmdir(x->core.cfg.home);
+}
+static void member(const struct fx *x, const char *key, char *out, size_t cap)
+{
+    auto_buf k = {0};
+    buf_printf(&k, "\"%s\":\"", key);
+    const char *p = strstr(x->in.p, k.p);
+    CHECK(p != NULL);
+    snprintf(out, cap, "%.*s", (int)strcspn(p + k.n, "\""), p + k.n);
+}
+TEST(templates, build_tags_and_memory)
+{
+    struct fx *x = fx_new();
+    char tid[64], bid[64];
+    auto_buf url = {0};
+    with_home(x);
+    fx_ask(x, "POST", "/v3/templates", "{\"name\":\"My_App:v1\",\"tags\":[\"stable\"]}");
+    HAS(x, "HTTP/1.1 202");
+    HAS(x, "\"names\":[\"hutch/my_app\"],\"aliases\":[\"my_app\"],\"tags\":[\"stable\",\"v1\"]");
+    member(x, "templateID", tid, sizeof tid);
+    member(x, "buildID", bid, sizeof bid);
+    fx_ask(x, "GET", "/templates/aliases/my_app", NULL);
+    HAS(x, "HTTP/1.1 200");
+    buf_printf(&url, "/templates/%s/builds/%s/status", tid, bid);
+    fx_ask(x, "GET", url.p, NULL);
+    HAS(x, "\"status\":\"waiting\"");
+    url.n = 0;
+    buf_printf(&url, "/v2/templates/%s/builds/%s", tid, bid);
+    fx_ask(x, "POST", url.p, "{\"fromTemplate\":\"base\",\"steps\":[{\"type\":\"RUN\",\"args\":[\"make\"]}]}");
+    HAS(x, "HTTP/1.1 202");
+    HAS(x, "Content-Length: 0");
+    CHECK(F.build != NULL);
+    CHECK(strstr(F.recipe.p, "RUN [\"/bin/bash\",\"-l\",\"-c\",\"make\"]") != NULL);
+    fx_ask(x, "POST", url.p, "{}");
+    HAS(x, "HTTP/1.1 400"); /* not waiting any more */
+    for (int i = 0; i < 150; i++)
+        F.build->ops.log(F.build->arg, "line");
+    url.n = 0;
+    buf_printf(&url, "/templates/%s/builds/%s/status?logsOffset=100", tid, bid);
+    fx_ask(x, "GET", url.p, NULL);
+    HAS(x, "\"status\":\"building\"");
+    struct template *t = template_find(&x->core, "base", NULL);
+    fake_build_done(t, NULL);
+    url.n = 0;
+    buf_printf(&url, "/templates/%s/builds/%s/status?logsOffset=1000", tid, bid);
+    fx_ask(x, "GET", url.p, NULL);
+    HAS(x, "\"status\":\"ready\",\"logs\":[],\"logEntries\":[]");
+    fx_ask(x, "POST", "/templates/tags", "{\"target\":\"my_app:v1\",\"tags\":[\"prod\"]}");
+    HAS(x, "HTTP/1.1 201");
+    HAS(x, bid);
+    fx_ask(x, "POST", "/templates/tags", "{\"target\":\"my_app:v9\",\"tags\":[\"prod\"]}");
+    HAS(x, "HTTP/1.1 404");
+    fx_ask(x, "POST", "/templates/tags", "{\"target\":\"my_app:v1\",\"tags\":[\"ok\",\":x\"]}");
+    HAS(x, "HTTP/1.1 400");
+    fx_ask(x, "DELETE", "/templates/tags", "{\"name\":\"my_app\",\"tags\":[\"stable\"]}");
+    HAS(x, "HTTP/1.1 204");
+    /* another daemon on the same home */
+    struct e2b *again = e2b_new(x->api);
+    struct e2b_found f;
+    struct err e;
+    CHECK_INT(catalogue_resolve(again, "my_app:prod", &f, &e), 0);
+    CHECK_STR(f.template_id, tid);
+    CHECK_STR(f.build_id, bid);
+    CHECK_INT(catalogue_resolve(again, "hutch/my_app", &f, &e), 0);
+    CHECK_INT(catalogue_resolve(again, "my_app:stable", &f, &e), -1);
+    CHECK_STR(e.msg, "tag 'stable' does not exist for template 'my_app'");
+    CHECK(catalogue_get(again, "my_app") && !kv_get(&catalogue_get(again, "my_app")->tags, "ok"));
+    e2b_free(again);
+    without_home(x);
+    fx_free(x);
+}
+TEST(templates, failures_are_kept)
+{
+    struct fx *x = fx_new();
+    char tid[64], bid[64];
+    auto_buf url = {0};
+    with_home(x);
+    fx_ask(x, "POST", "/v3/templates", "{\"name\":\"bad\"}");
+    HAS(x, "\"tags\":[\"default\"]");
+    member(x, "templateID", tid, sizeof tid);
+    member(x, "buildID", bid, sizeof bid);
+    buf_printf(&url, "/v2/templates/%s/builds/%s", tid, bid);
+    fx_ask(x, "POST", url.p, "{\"fromImage\":\"ubuntu:22.04\"}");
+    HAS(x, "HTTP/1.1 202");
+    url.n = 0;
+    buf_printf(&url, "/templates/%s/builds/%s/status", tid, bid);
+    fx_ask(x, "GET", url.p, NULL);
+    HAS(x, "\"status\":\"error\"");
+    HAS(x, "image 'ubuntu:22.04' is not on this host");
+    fx_ask(x, "DELETE", "/templates/bad", NULL);
+    HAS(x, "HTTP/1.1 204");
+    fx_ask(x, "DELETE", "/templates/bad", NULL);
+    HAS(x, "HTTP/1.1 404");
+    without_home(x);
+    fx_free(x);
+}
+TEST(templates, uploads_need_their_signature)
+{
+    struct fx *x = fx_new();
+    fx_open_tcp(x);
+    fx_sendz(x, "PUT /templates/t1/files/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa?until=99999999999&signature=00 HTTP/1.1\r\n"
+                "Host: localhost\r\nContent-Length: 0\r\n\r\n");
+    fx_until(x, "\r\n\r\n");
+    HAS(x, "HTTP/1.1 403");
+    fx_free(x);
+}
+
+/* ---- traffic ---- */
+#define TO "E2b-Sandbox-Id: " ID "\r\nE2b-Sandbox-Port: 3000\r\n"
+static void traffic(struct fx *x, const char *request)
+{
+    fx_open_tcp(x);
+    fx_sendz(x, request);
+    fx_turn(x, 10);
+}
+static void guest(struct fx *x, const char *bytes)
+{
+    T.t->ops.data(T.t->arg, (const unsigned char *)bytes, strlen(bytes));
+    fx_turn(x, 10);
+    fx_read(x);
+}
+TEST(ingress, passes_a_request_and_its_answer)
+{
+    struct fx *x = fx_new();
+    traffic(x, "POST /p?q=1 HTTP/1.1\r\nHost: localhost\r\n" TO "Connection: x-hop\r\nX-Hop: 1\r\nX-Keep: 2\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
+    CHECK_INT(T.port, 3000);
+    CHECK_INT(T.sent.n, 0);
+    T.t->ops.up(T.t->arg);
+    fx_turn(x, 10);
+    CHECK(!strncmp(T.sent.p, "POST /p?q=1 HTTP/1.1\r\nHost: localhost\r\n", 39));
+    CHECK(strstr(T.sent.p, "X-Keep: 2\r\n") && !strstr(T.sent.p, "X-Hop"));
+    CHECK(strstr(T.sent.p, "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n3\r\nabc\r\n0\r\n\r\n"));
+    guest(x, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 201 Created\r\nContent-Type: text/x\r\nX-A: 1\r\nConnection: x-b\r\nX-B: 2\r\nContent-Length: 5\r\n\r\nhe");
+    CHECK(T.t != NULL);
+    guest(x, "llo");
+    HAS(x, "HTTP/1.1 201 Created");
+    HAS(x, "Content-Type: text/x\r\n");
+    HAS(x, "X-A: 1\r\n");
+    HAS(x, "\r\n\r\nhello");
+    CHECK(!strstr(x->in.p, "X-B"));
+    CHECK(T.t == NULL);
+    CHECK_INT(T.closes, 1);
+    fx_free(x);
+}
+TEST(ingress, retries_then_says_the_port_is_closed)
+{
+    struct fx *x = fx_new();
+    struct err e;
+    err_set(&e, E_UNAVAILABLE, "nothing listens");
+    traffic(x, "GET / HTTP/1.1\r\nHost: localhost\r\n" TO "\r\n");
+    int64_t end = clock_mono() + 3 * NS_PER_S;
+    while (clock_mono() < end && !(x->in.n && memmem(x->in.p, x->in.n, "502", 3))) {
+        if (T.t)
+            fake_tunnel_done(&e);
+        loop_turn(x->core.loop, false);
+        fx_read(x);
+    }
+    CHECK(T.opens > 3);
+    fx_turn(x, 5), fx_read(x);
+    HAS(x, "HTTP/1.1 502");
+    HAS(x, "{\"message\":\"The sandbox is running but port is not open\",\"sandboxId\":\"" ID "\",\"port\":3000,\"code\":502}");
+    fx_free(x);
+}
+TEST(ingress, broken_answers_and_ends)
+{
+    struct fx *x = fx_new();
+    struct err e;
+    traffic(x, "GET / HTTP/1.1\r\nHost: localhost\r\n" TO "\r\n");
+    T.t->ops.up(T.t->arg);
+    guest(x, "SSH-2.0-OpenSSH\r\n\r\n");
+    HAS(x, "HTTP/1.1 502");
+    CHECK(T.t == NULL);
+    traffic(x, "GET / HTTP/1.1\r\nHost: localhost\r\n" TO "\r\n");
+    T.t->ops.up(T.t->arg);
+    err_set(&e, E_GONE, "ended");
+    fake_tunnel_done(&e);
+    fx_turn(x, 10), fx_read(x);
+    HAS(x, "{\"sandboxId\":\"" ID "\",\"message\":\"The sandbox was not found\",\"code\":502}");
+    traffic(x, "GET / HTTP/1.1\r\nHost: localhost\r\n" TO "\r\n");
+    T.t->ops.up(T.t->arg);
+    guest(x, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");
+    fake_tunnel_done(&e); /* cut, not ended */
+    fx_turn(x, 10);
+    while (fx_read(x))
+        fx_turn(x, 1);
+    CHECK(!strstr(x->in.p, "502"));
+    fx_free(x);
+}
+TEST(ingress, upgrades_and_passes_bytes)
+{
+    struct fx *x = fx_new();
+    traffic(x, "GET /ws HTTP/1.1\r\nHost: localhost\r\n" TO "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r\n\r\n");
+    T.t->ops.up(T.t->arg);
+    CHECK(strstr(T.sent.p, "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n") && strstr(T.sent.p, "Sec-WebSocket-Key: k\r\n"));
+    T.sent.n = 0;
+    guest(x, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: a\r\n\r\nfirst");
+    HAS(x, "HTTP/1.1 101");
+    HAS(x, "Sec-WebSocket-Accept: a\r\n");
+    HAS(x, "\r\n\r\nfirst");
+    fx_sendz(x, "ping");
+    fx_turn(x, 10);
+    CHECK_INT(T.sent.n, 4);
+    shutdown(x->fd, SHUT_WR);
+    fx_turn(x, 10);
+    CHECK(T.eof);
+    fake_tunnel_done(NULL);
+    fx_turn(x, 10);
+    fx_free(x);
+}
+TEST(ingress, the_client_leaving_closes_it)
+{
+    struct fx *x = fx_new();
+    traffic(x, "GET / HTTP/1.1\r\nHost: localhost\r\n" TO "\r\n");
+    CHECK(T.t != NULL);
+    fx_close(x);
+    fx_turn(x, 10);
+    CHECK(T.t == NULL);
+    CHECK_INT(T.closes, 1);
+    fx_free(x);
+}
+TEST(traffic, refusals)
+{
+    static const struct { const char *head, *status, *text; } bad[] = {
+        {"Host: localhost\r\nE2b-Sandbox-Id: " ID "\r\n", "400", "missing header"},
+        {"Host: localhost\r\nE2b-Sandbox-Id: A-b\r\nE2b-Sandbox-Port: 1\r\n", "400", "Invalid sandbox ID"},
+        {"Host: localhost\r\nE2b-Sandbox-Id: " ID "\r\nE2b-Sandbox-Port: x\r\n", "400", "Invalid sandbox port"},
+        {"Host: evil.example\r\n" TO, "400", "Invalid host"},
+        {"Host: 3000-.x.org\r\n", "400", "Invalid sandbox ID"},
+        {"Host: 3000-iother.x.org\r\n", "502", "{\"sandboxId\":\"iother\",\"message\":\"The sandbox was not found\",\"code\":502}"},
+    };
+    struct fx *x = fx_new();
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        auto_buf q = {0};
+        buf_printf(&q, "GET / HTTP/1.1\r\n%s\r\n", bad[i].head);
+        fx_open_tcp(x);
+        fx_sendz(x, q.p);
+        fx_until(x, "\r\n\r\n");
+        fx_turn(x, 5), fx_read(x);
+        HAS(x, bad[i].status);
+        HAS(x, bad[i].text);
+    }
+    fx_free(x);
+}
+TEST(traffic, private_ports_need_their_token)
+{
+    struct fx *x = fx_new();
+    kv_set(&x->core.sb.options, S("e2b.traffic_token"), S("secret"));
+    kv_set(&x->core.sb.options, S("e2b.mask_host"), S("app:${PORT}"));
+    traffic(x, "GET / HTTP/1.1\r\nHost: localhost\r\n" TO "E2b-Traffic-Access-Token: wrong!\r\n\r\n");
+    fx_read(x);
+    HAS(x, "HTTP/1.1 403");
+    HAS(x, "\"code\":403");
+    CHECK_INT(T.opens, 0);
+    traffic(x, "GET / HTTP/1.1\r\nHost: localhost\r\n" TO "E2b-Traffic-Access-Token: secret\r\n\r\n");
+    CHECK_INT(T.opens, 1);
+    T.t->ops.up(T.t->arg);
+    CHECK(strstr(T.sent.p, "Host: app:3000\r\nX-Forwarded-Host: localhost\r\n") && !strstr(T.sent.p, "secret"));
+    fx_free(x);
+}
+
+TEST_MAIN
