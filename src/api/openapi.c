@@ -103,7 +103,7 @@ static void put_replies(struct jw *w, const struct api_route *r)
 static void put_operation(struct jw *w, const struct api_route *r)
 {
     char method[16] = "";
-    for (size_t i = 0; r->method[i] && i < sizeof method - 1; i++)
+    for (size_t i = 0; i < sizeof method - 1 && r->method[i]; i++)
         method[i] = (char)tolower((unsigned char)r->method[i]), method[i + 1] = 0;
     jw_kv_obj(w, method);
     jw_kv_str(w, "operationId", r->id);

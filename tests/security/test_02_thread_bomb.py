@@ -21,7 +21,7 @@ def threads(t, a):
             os._exit(0)
         print("unlimited", n, flush=True)
         os._exit(0)
-    """, timeout_ms=60000, deadline=90)
+    """, timeout_ms=20000, deadline=60)
     true(r.exit["kind"] in ("exit", "oom", "timeout"), r)
     lacks(r.text, "unlimited")
     a.must_live(60)

@@ -27,7 +27,7 @@ def many_processes_share_the_limit(t, a):
             if p == 0:
                 x = bytearray(60 << 20)
                 for i in range(0, len(x), 4096): x[i] = 1
-                time.sleep(20)
+                time.sleep(6)
                 os._exit(0)
             kids.append(p)
         dead = 0

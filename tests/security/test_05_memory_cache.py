@@ -7,7 +7,7 @@ from hutchtest import *
 def cache(t, a):
     from attack import Host
     before = Host.mem_available()
-    r = a.box.exec("dd if=/dev/zero of=big bs=1M count=900 2>/dev/null; cat big > /dev/null; cat big > /dev/null; ls -l big | awk '{print $5}'", deadline=110, timeout_ms=100000)
+    r = a.box.exec("dd if=/dev/zero of=big bs=1M count=%d 2>/dev/null; cat big > /dev/null; cat big > /dev/null; ls -l big | awk '{print $5}'" % (400 if t.tier == "vm" else 900), deadline=80, timeout_ms=60000)
     true(r.exit["kind"] in ("exit", "timeout"), r)
     a.must_live(60)
     a.box.ok(["rm", "-f", "big"])

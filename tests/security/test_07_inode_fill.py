@@ -7,11 +7,10 @@ from hutchtest import *
 
 @attack("inode-fill", limit=130, disk_mib=2048)
 def inodes(t, a):
-    before = os.statvfs(t.d.home).f_favail
     r = a.python("""
         os.makedirs("/var/i")
         n = 0
-        end = time.monotonic() + 60
+        end = time.monotonic() + 25
         try:
             while time.monotonic() < end:
                 os.close(os.open("/var/i/%d" % n, os.O_CREAT | os.O_WRONLY)); n += 1
@@ -21,5 +20,7 @@ def inodes(t, a):
     """, timeout_ms=100000, deadline=110)
     true(r.text.startswith(("ENOSPC", "EDQUOT", "time")) or r.exit["kind"] != "exit", r)
     t.note(r.text.strip())
-    true(before - os.statvfs(t.d.home).f_favail < 1000, "inodes of the host were used")
+    # Whatever was made inside lies in one image: the host's own table holds a handful of files for this sandbox.
+    held = sum(len(f) + len(d) for _, d, f in os.walk(os.path.join(t.d.home, "boxes")))
+    true(held < 200, f"{held} files on the host")
     a.must_live(60)

@@ -17,10 +17,10 @@ def descriptors(t, a):
                 try:
                     while True: fds.append(os.pipe())
                 except OSError: pass
-                time.sleep(6)
+                time.sleep(3)
                 os._exit(0)
             kids.append(p)
-        time.sleep(4)
+        time.sleep(2)
         print("held")
     """, timeout_ms=40000, deadline=60)
     true(r.exit["kind"] in ("exit", "oom", "timeout"), r)

@@ -8,8 +8,8 @@ from hutchtest import *
 @attack("host-environ")
 def nothing_of_the_host(t, a):
     text = a.box.ok("env; cat /proc/1/environ 2>/dev/null | tr '\\0' '\\n'; cat /proc/*/cmdline 2>/dev/null | tr '\\0' ' '; cat /proc/self/cgroup; cat /proc/cmdline; hostname; cat /proc/self/mountinfo", user="root")
-    for word in [t.d.home, t.d.run, "HUTCH_", "hutchd", "hutch-spawn", "qemu", os.uname().nodename + "\n"]:
-        if word.startswith("HUTCH_") or len(word) > 3:
+    for word in [t.d.home, t.d.run, "HUTCH_HOME", "HUTCH_RUN", "HUTCH_LISTEN", "hutchd", "hutch-spawn", "qemu", os.uname().nodename + "\n"]:
+        if len(word) > 3:
             lacks(text, word, "a trace of the host")
     for k in os.environ:
         v = os.environ[k]

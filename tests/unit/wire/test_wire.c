@@ -96,7 +96,7 @@ TEST(frame, takeover_after_any_tear_finds_only_the_real_sync)
 TEST(frame, bad_heads_start_the_hunt)
 {
     static const unsigned char heads[][12] = {
-        {1, 0, 1, 0, FR_REQ},              /* longer than FRAME_MAX */
+        {1, 0, 4, 0, FR_REQ},              /* longer than FRAME_MAX */
         {0, 0, 0, 0, 0},                   /* no type */
         {0, 0, 0, 0, FR_TYPE_MAX},
         {0, 0, 0, 0, FR_DATA, CH_MAX},
