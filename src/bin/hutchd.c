@@ -74,7 +74,9 @@ static int spawn_start(const struct config *cfg, struct err *e)
     }
     if (geteuid())
         return err_set(e, E_DENIED, "hutchd must be started as root (it starts hutch-spawn, then gives root up)");
-    char bin[256], uid[16];
+    char bin[256], uid[16], stale[256];
+    (void)snprintf(stale, sizeof stale, "%s/spawn.sock", cfg->run);
+    (void)unlink(stale); /* of one that was killed: nobody holds the lock, so nobody listens there */
     (void)snprintf(bin, sizeof bin, "%s/hutch-spawn", cfg->bin);
     (void)snprintf(uid, sizeof uid, "%u", (unsigned)cfg->uid);
     pid_t pid = fork();
