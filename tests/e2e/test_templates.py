@@ -82,6 +82,7 @@ def import_tiny(t, name="tinybase"):
 
 
 @plain
+@slow
 @timeout(200)
 @leak_slack("fd", "hutchd: ", 12, "images of a new template stay open while it is warm")
 def recipe_with_everything(t):
