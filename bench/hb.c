@@ -216,7 +216,7 @@ static void lives(const char *sock, const char *create, const char *exec, int n,
     pthread_t th[64];
     pthread_barrier_t bar;
     pthread_barrier_init(&bar, NULL, (unsigned)threads + 1);
-    struct life l = {sock, create, *exec ? exec : NULL, n / threads, &bar};
+    struct life l = {sock, create, exec && *exec ? exec : NULL, n / threads, &bar};
     for (int i = 0; i < threads; i++)
         pthread_create(&th[i], NULL, life, &l);
     pthread_barrier_wait(&bar);

@@ -80,9 +80,11 @@ static void step_done(void *arg, const struct err *e)
         prepared(en, e);
         return;
     }
-    /* user processes and file systems stand still until the first configure after a restore thaws them: nothing of the
+    /* user processes stand still until the first configure after a restore thaws them: nothing of the
      * template's own (START) runs on old entropy, an old clock or the template's identity */
-    if (!agent_call(en->agent, OP_FREEZE, NULL, &ops, en, &no))
+    auto_buf rec = {0};
+    rec_put_u64(&rec, T_FLAGS, FREEZE_USER_ONLY);
+    if (!agent_call(en->agent, OP_FREEZE, &rec, &ops, en, &no))
         prepared(en, &no);
 }
 

@@ -22,7 +22,8 @@ struct agent {
     struct users users;
     bool vm;
     bool configured; /* since the last sync */
-    bool frozen;
+    bool frozen;     /* user processes stand still; */
+    bool fs_frozen;  /* the root file system too */
     bool stop;       /* OP_SHUTDOWN was answered, or the channel is gone */
     struct io child_io; /* signalfd of SIGCHLD */
     int devnull;

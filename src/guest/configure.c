@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "guest/identity.h"
 #include "guest/path.h"
 #include "guest/spawn.h"
 #include "guest/sys.h"
@@ -52,66 +53,6 @@ static int step_clock(struct rec r, struct err *e)
         return err_set(e, E_INVALID, "clock: no time given");
     struct timespec t = {.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
     return clock_settime(CLOCK_REALTIME, &t) ? err_sys(e, errno, "clock") : 0;
-}
-
-/* In place and only if different: these files may be bind mounts or open, and a write costs a journal commit. */
-static int put_file(const char *path, const char *text, size_t n, int mode, struct err *e)
-{
-    size_t had_n = 0;
-    auto_free char *had = fd_slurp_at(AT_FDCWD, path, 64 << 10, &had_n);
-    if (had && had_n == n && !memcmp(had, text, n))
-        return 0;
-    auto_fd fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode);
-    /* not to 0 first: ext4 would then write the blocks out on close, before a sandbox may answer */
-    if (fd < 0 || (n && !fd_write_all(fd, text, n)) || ((!had || had_n != n) && ftruncate(fd, (off_t)n)))
-        return errno == ENOSPC ? err_set(e, E_QUOTA, "%s: no space left on device", path) : err_sys(e, errno, "%s", path);
-    return 0;
-}
-
-/* Our line first, earlier versions of it gone, the rest as it was. */
-static int put_hosts(const char *hostname, struct err *e)
-{
-    auto_buf out = {0};
-    auto_free char *had = fd_slurp_at(AT_FDCWD, "/etc/hosts", 64 << 10, NULL);
-    buf_printf(&out, "127.0.0.1 localhost %s\n", hostname);
-    bool v6 = false;
-    for (char *at = had; at && *at;) {
-        size_t n = strcspn(at, "\n");
-        bool ours = !strncmp(at, "127.0.0.1", 9) && (at[9] == ' ' || at[9] == '\t') && memmem(at, n, "localhost", 9);
-        v6 |= !strncmp(at, "::1", 3);
-        if (!ours) {
-            buf_put(&out, at, n);
-            buf_putc(&out, '\n');
-        }
-        at += n + (at[n] == '\n');
-    }
-    if (!v6)
-        buf_puts(&out, "::1 localhost ip6-localhost\n");
-    return put_file("/etc/hosts", out.p, out.n, 0644, e);
-}
-
-static int step_identity(struct rec r, uint64_t flags, struct err *e)
-{
-    auto_free char *host = rec_dup(r, T_HOSTNAME), *id = rec_dup(r, T_MACHINE_ID);
-    char now[65] = "", line[80];
-    if (host && *host) {
-        if (strlen(host) > 63 || strspn(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.") != strlen(host))
-            return err_set(e, E_INVALID, "hostname: not a host name");
-        (void)gethostname(now, sizeof now - 1);
-        if (strcmp(now, host) && sethostname(host, strlen(host)))
-            return err_sys(e, errno, "hostname");
-        int n = snprintf(line, sizeof line, "%s\n", host);
-        if (put_file("/etc/hostname", line, (size_t)n, 0644, e) || put_hosts(host, e))
-            return -1;
-    }
-    if (flags & CFG_PRIME)
-        return put_file("/etc/machine-id", "", 0, 0444, e);
-    if (!id)
-        return 0;
-    if (strlen(id) != 32 || strspn(id, "0123456789abcdef") != 32)
-        return err_set(e, E_INVALID, "machine-id: 32 hex digits are needed");
-    int n = snprintf(line, sizeof line, "%s\n", id);
-    return put_file("/etc/machine-id", line, (size_t)n, 0444, e);
 }
 
 static int write_one(struct agent *a, struct rec f, struct err *e)
@@ -227,7 +168,7 @@ static int configure(struct agent *a, struct rec r, struct err *e)
         return -1;
     if (a->vm && !(flags & CFG_NO_CLOCK) && step_clock(r, e))
         return -1;
-    if (step_identity(r, flags, e) || step_files(a, r, e) || step_defaults(a, r, e))
+    if (identity_set(a, r, flags, e) || step_files(a, r, e) || step_defaults(a, r, e))
         return -1;
     if (!(flags & (CFG_PRIME | CFG_TAKEOVER)) && step_hooks(a, e))
         return -1;

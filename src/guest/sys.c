@@ -2,6 +2,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "guest/identity.h"
 #include "guest/proc.h"
 #include "guest/spawn.h"
 #include "wire/msg.h"
@@ -130,16 +131,17 @@ int sys_thaw_user(struct agent *a, struct err *e)
 {
     if (a->vm && a->cg_user >= 0 && cg_write(a, "cgroup.freeze", "0"))
         return err_sys(e, errno, "thaw user processes");
+    a->frozen = false;
     return 0;
 }
 
 int sys_thaw_fs(struct agent *a, struct err *e)
 {
-    if (!a->frozen)
+    if (!a->fs_frozen)
         return 0;
     if (ioctl_root(FITHAW, "thaw", e) && !(e && e->sys == EINVAL)) /* EINVAL: was not frozen */
         return -1;
-    a->frozen = false;
+    a->fs_frozen = false;
     return 0;
 }
 
@@ -151,7 +153,8 @@ static void answer(const struct req *q, int rc, const struct err *e)
         reply_ok(q->a, q->id);
 }
 
-static int freeze(struct agent *a, struct err *e)
+/* With memory saved beside the disk a sync is enough, and the clone need not write its superblock before it may answer. */
+static int freeze(struct agent *a, uint64_t flags, struct err *e)
 {
     if (vm_only(a, "freeze", e))
         return -1;
@@ -159,19 +162,23 @@ static int freeze(struct agent *a, struct err *e)
         return 0;
     if (freeze_user(a, e))
         return -1;
+    identity_keep();
     sync();
+    a->frozen = true;
+    if (flags & FREEZE_USER_ONLY)
+        return 0;
     if (ioctl_root(FIFREEZE, "freeze", e)) {
         (void)sys_thaw_user(a, NULL);
         return -1;
     }
-    a->frozen = true;
+    a->fs_frozen = true;
     return 0;
 }
 
 void op_freeze(const struct req *q)
 {
     struct err e = {0};
-    answer(q, freeze(q->a, &e), &e);
+    answer(q, freeze(q->a, rec_u64_or(q->rec, T_FLAGS, 0), &e), &e);
 }
 
 void op_thaw(const struct req *q)
@@ -182,6 +189,7 @@ void op_thaw(const struct req *q)
 
 void op_sync(const struct req *q)
 {
+    identity_keep();
     sync();
     if (rec_u64_or(q->rec, T_FLAGS, 0) & SYNC_DROP)
         (void)sys_write_file("/proc/sys/vm/drop_caches", "3"); /* only root of a real kernel may; nothing depends on it */
@@ -236,6 +244,7 @@ void op_shutdown(const struct req *q)
 
 void sys_power_off(void)
 {
+    identity_keep();
     sync();
     (void)reboot(RB_POWER_OFF);
     (void)reboot(RB_AUTOBOOT); /* a machine that cannot switch itself off ends by -no-reboot */

@@ -62,7 +62,7 @@ enum agent_op {
     OP_CONNECT,   /* T_PORT, T_CREDIT -> EV_STARTED once connected to 127.0.0.1 or ::1; DATA(CH_TUNNEL) both ways, FR_EOF half-close; FR_RES at the end */
     OP_GROW,      /* vm: grow the root file system to its device -> T_DISK_BYTES */
     OP_SYNC,      /* [T_FLAGS: SYNC_DROP = also drop clean caches]: flush file systems */
-    OP_FREEZE,    /* freeze user processes and file systems (before a snapshot) */
+    OP_FREEZE,    /* [T_FLAGS: FREEZE_USER_ONLY]: freeze user processes and file systems (before a snapshot) */
     OP_THAW,
     OP_SHUTDOWN,  /* kill everything, sync, power off / exit */
     OP_MAX
@@ -85,6 +85,7 @@ enum { FILE_PARENTS = 1, FILE_RECURSIVE = 2, FILE_APPEND = 4, FILE_EXCL = 8, FIL
 enum { WATCH_RECURSIVE = 1, WATCH_ENTRY = 2 };
 enum { STAT_REMOTE = 1 /* on a network or FUSE file system, links followed */ };
 enum { SYNC_DROP = 1 };
+enum { FREEZE_USER_ONLY = 1 /* memory is saved with the disk: file systems are synced, not frozen */ };
 
 enum tag {
     T_MESSAGE = 1, T_ENTROPY, T_WALL_NS, T_HOSTNAME, T_MACHINE_ID, T_GENERATION, T_SANDBOX, T_ENV, T_USER, T_CWD, T_FILE, T_FLAGS,
