@@ -137,7 +137,7 @@ TEST(variant, damage_is_refused)
     static const char *const damage[] = {
         "printf X | dd of=ram bs=1 seek=12288 conv=notrunc", "printf X | dd of=ram bs=1 seek=40960000 conv=notrunc", "truncate -s 63M ram", "rm ram",
         "printf x >>state", "rm state", "printf X | dd of=disk.qcow2 bs=1 seek=15 conv=notrunc", "rm disk.qcow2", "rm manifest.json",
-        "printf '{' >manifest.json", "sed -i 's/\"ram_mib\":64/\"ram_mib\":65/' manifest.json", "sed -i 's/\"format\":1/\"format\":2/' manifest.json",
+        "printf '{' >manifest.json", "sed -i 's/\"ram_mib\":64/\"ram_mib\":65/' manifest.json", "sed -i 's/\"format\":[0-9]*/\"format\":0/' manifest.json",
         "ln -sf /etc/passwd state", "touch -d yesterday ../../rootfs.ext4"};
     setup();
     for (size_t i = 0; i < sizeof damage / sizeof *damage; i++) {
