@@ -119,6 +119,7 @@ UNIT_OBJ_jail  = $(patsubst src/%.c,$(B)/obj/%.o,$(wildcard src/jail/*.c))
 UNIT_OBJ_spawn = $(patsubst src/%.c,$(B)/obj/%.o,$(wildcard src/spawn/*.c)) $(UNIT_OBJ_jail)
 
 .SECONDEXPANSION:
+.SECONDARY:
 $(B)/unit/%: tests/unit/%.c tests/test.h Makefile $$(addprefix $(B)/lib,$$(addsuffix .a,$$(UNIT_LIBS_$$(firstword $$(subst /, ,$$*))))) $$(UNIT_OBJ_$$(firstword $$(subst /, ,$$*)))
 	@mkdir -p $(@D)
 	@echo "  TEST   $<"
@@ -155,7 +156,7 @@ FUZZ := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SRC := $(filter-out src/bin/% src/cli/% src/spawn/% src/jail/% src/core/% src/api/% src/guest/main.c,$(shell find src -name '*.c'))
 $(B)/fuzz/%.o: src/%.c
 	@mkdir -p $(@D)
-	@clang $(CPPFLAGS) -std=gnu17 -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -c $< -o $@
+	@clang $(CPPFLAGS) -std=gnu17 -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -MMD -MP -c $< -o $@
 $(B)/fuzz/libfuzzed.a: $(patsubst src/%.c,$(B)/fuzz/%.o,$(FUZZ_SRC))
 	@rm -f $@
 	@ar rcs $@ $^

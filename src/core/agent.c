@@ -21,7 +21,8 @@ struct call {
     uint32_t stream;
     struct call_ops ops;
     void *arg;
-    size_t room;
+    size_t room;      /* what we may still send on it */
+    uint64_t granted; /* what the agent may still send: more is a breach, so nobody's memory is at a guest's mercy */
     bool cancelled;
 };
 
@@ -189,6 +190,7 @@ struct call *agent_call(struct agent *a, enum agent_op op, const struct buf *bod
     }
     struct call *c = xcalloc(1, sizeof *c);
     c->agent = a, c->ops = *ops, c->arg = arg;
+    c->granted = body ? rec_u64_or((struct rec){(const unsigned char *)body->p, n}, T_CREDIT, 0) : 0;
     do
         c->stream = a->next_stream++;
     while (!c->stream || find(a, c->stream));
@@ -237,6 +239,7 @@ void call_credit(struct call *c, size_t n)
         return;
     unsigned char x[4];
     put_le32(x, (uint32_t)n);
+    c->granted += n;
     send_frame(c->agent, FR_CREDIT, 0, c->stream, x, sizeof x);
 }
 
@@ -273,6 +276,21 @@ static void on_response(struct call *c, const struct frame *f)
     end_call(c, &e, r);
 }
 
+static void on_data(struct agent *a, struct call *c, const struct frame *f)
+{
+    if (f->n > c->granted) {
+        struct err e;
+        err_set(&e, E_GUEST, "the sandbox's agent sent more than it was granted");
+        break_channel(a, &e);
+        return;
+    }
+    c->granted -= f->n;
+    if (!c->cancelled && c->ops.data)
+        c->ops.data(c->arg, f->chan, f->p, f->n);
+    else
+        call_credit(c, f->n);
+}
+
 static void on_frame(struct agent *a, const struct frame *f)
 {
     struct call *c = find(a, f->stream);
@@ -287,10 +305,7 @@ static void on_frame(struct agent *a, const struct frame *f)
             c->ops.event(c->arg, f->p[0], (struct rec){f->p + 1, f->n - 1});
         break;
     case FR_DATA:
-        if (!c->cancelled && c->ops.data)
-            c->ops.data(c->arg, f->chan, f->p, f->n);
-        else
-            call_credit(c, f->n);
+        on_data(a, c, f);
         break;
     case FR_EOF:
         if (!c->cancelled && c->ops.eof)

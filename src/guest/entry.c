@@ -14,19 +14,19 @@
 
 static char type_of(mode_t m) { return S_ISREG(m) ? 'f' : S_ISDIR(m) ? 'd' : S_ISLNK(m) ? 'l' : 'o'; }
 
-static void put_xattrs(struct buf *b, int dir, const char *name)
+/* Of the open file fd, or with fd < 0 of what lies at path. */
+static void put_xattrs(struct buf *b, int fd, const char *path)
 {
-    char path[320], list[XATTR_LIST], kv[256 + 1 + XATTR_VALUE];
+    char list[XATTR_LIST], kv[256 + 1 + XATTR_VALUE];
     size_t total = 0;
-    (void)snprintf(path, sizeof path, "/proc/self/fd/%d/%.255s", dir, name);
-    ssize_t n = llistxattr(path, list, sizeof list);
+    ssize_t n = fd < 0 ? llistxattr(path, list, sizeof list) : flistxattr(fd, list, sizeof list);
     for (ssize_t i = 0; i < n; i += (ssize_t)strlen(list + i) + 1) {
         size_t k = strlen(list + i);
         if (strncmp(list + i, "user.", 5) || k > 255)
             continue;
         memcpy(kv, list + i, k);
         kv[k] = '=';
-        ssize_t v = lgetxattr(path, list + i, kv + k + 1, XATTR_VALUE);
+        ssize_t v = fd < 0 ? lgetxattr(path, list + i, kv + k + 1, XATTR_VALUE) : fgetxattr(fd, list + i, kv + k + 1, XATTR_VALUE);
         if (v < 0 || (total += k + (size_t)v) > XATTR_TOTAL)
             continue;
         rec_put(b, T_XATTR, kv, k + 1 + (size_t)v);
@@ -54,29 +54,45 @@ static void put_target(struct buf *b, int dir, const char *name)
         rec_put(b, T_TARGET, to, (size_t)n);
 }
 
-int entry_put(struct agent *a, struct buf *b, int dir, const char *name, const char *path)
+static void put_stat(struct agent *a, struct buf *b, const struct stat *st, const char *path)
 {
-    struct stat st;
-    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
-        return -1;
-    size_t mark = rec_open(b, T_ENTRY);
     const char *slash = strrchr(path, '/');
     rec_put_str(b, T_NAME, slash && slash[1] ? slash + 1 : path);
     rec_put_str(b, T_PATH, path);
-    rec_put_u64(b, T_TYPE, (uint64_t)type_of(st.st_mode));
-    rec_put_u64(b, T_SIZE, (uint64_t)st.st_size);
-    rec_put_u64(b, T_MODE, st.st_mode & 07777);
-    rec_put_u64(b, T_UID, st.st_uid);
-    rec_put_u64(b, T_GID, st.st_gid);
-    rec_put_str(b, T_OWNER, user_name(&a->users, st.st_uid));
-    rec_put_str(b, T_GROUP, group_name(&a->users, st.st_gid));
-    rec_put_u64(b, T_MTIME_NS, (uint64_t)(st.st_mtim.tv_sec * NS_PER_S + st.st_mtim.tv_nsec));
-    if (S_ISLNK(st.st_mode))
+    rec_put_u64(b, T_TYPE, (uint64_t)type_of(st->st_mode));
+    rec_put_u64(b, T_SIZE, (uint64_t)st->st_size);
+    rec_put_u64(b, T_MODE, st->st_mode & 07777);
+    rec_put_u64(b, T_UID, st->st_uid);
+    rec_put_u64(b, T_GID, st->st_gid);
+    rec_put_str(b, T_OWNER, user_name(&a->users, st->st_uid));
+    rec_put_str(b, T_GROUP, group_name(&a->users, st->st_gid));
+    rec_put_u64(b, T_MTIME_NS, (uint64_t)(st->st_mtim.tv_sec * NS_PER_S + st->st_mtim.tv_nsec));
+}
+
+int entry_put(struct agent *a, struct buf *b, int dir, const char *name, const char *path)
+{
+    struct stat st;
+    char full[320];
+    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
+        return -1;
+    size_t mark = rec_open(b, T_ENTRY);
+    put_stat(a, b, &st, path);
+    if (S_ISLNK(st.st_mode)) {
         put_target(b, dir, name);
-    else if (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode))
-        put_xattrs(b, dir, name);
+    } else if (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) {
+        (void)snprintf(full, sizeof full, "/proc/self/fd/%d/%.255s", dir, name);
+        put_xattrs(b, -1, dir == AT_FDCWD ? name : full);
+    }
     rec_close(b, mark);
     return 0;
+}
+
+void entry_put_open(struct agent *a, struct buf *b, int fd, const struct stat *st, const char *path)
+{
+    size_t mark = rec_open(b, T_ENTRY);
+    put_stat(a, b, st, path);
+    put_xattrs(b, fd, NULL);
+    rec_close(b, mark);
 }
 
 void entry_reply(const struct req *q, const struct place *p)

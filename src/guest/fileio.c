@@ -70,18 +70,17 @@ static void read_drop(struct agent *a, struct stream *s)
 
 static const struct stream_ops read_ops = {.run = read_run, .drop = read_drop};
 
-static int open_read(const struct req *q, struct place *p, int *ret_fd, uint64_t *ret_left, struct err *e)
+static int open_read(const struct req *q, struct place *p, int *ret_fd, struct stat *st, uint64_t *ret_left, struct err *e)
 {
-    struct stat st;
     uint64_t off = rec_u64_or(q->rec, T_OFFSET, 0), size = rec_u64_or(q->rec, T_SIZE, UINT64_MAX);
     if (place_open(q->a, q->rec, T_PATH, false, p, e))
         return -1;
     auto_fd fd = open_beneath(p->dir, p->base, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
     if (fd < 0)
         return path_err(e, errno, p->path);
-    if (check_kind(fd, p->path, &st, e))
+    if (check_kind(fd, p->path, st, e))
         return -1;
-    uint64_t held = st.st_size ? (uint64_t)st.st_size : SIZELESS_MAX;
+    uint64_t held = st->st_size ? (uint64_t)st->st_size : SIZELESS_MAX;
     if (off && (off > INT64_MAX || lseek(fd, (off_t)off, SEEK_SET) < 0))
         return err_set(e, E_INVALID, "offset is out of range");
     *ret_left = off >= held ? 0 : held - off;
@@ -96,8 +95,9 @@ void op_read(const struct req *q)
     struct err e = {0};
     auto_place p;
     int fd = -1;
+    struct stat st;
     uint64_t left = 0;
-    if (open_read(q, &p, &fd, &left, &e)) {
+    if (open_read(q, &p, &fd, &st, &left, &e)) {
         reply_err(q->a, q->id, &e);
         return;
     }
@@ -107,7 +107,7 @@ void op_read(const struct req *q)
         return;
     }
     r->fd = fd, r->left = left;
-    (void)entry_put(q->a, event_begin(q->a, EV_ENTRIES), p.dir, p.base, p.path); /* gone meanwhile: an empty event */
+    entry_put_open(q->a, event_begin(q->a, EV_ENTRIES), fd, &st, p.path);
     event_send(q->a, q->id);
     stream_wake(q->a, &r->s);
 }

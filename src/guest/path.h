@@ -26,5 +26,7 @@ int open_beneath(int dir, const char *path, int flags, unsigned mode); /* openat
 /* entry.c */
 /* Appends one T_ENTRY of `name` in `dir`; -1 + errno if it does not exist. */
 int entry_put(struct agent *a, struct buf *b, int dir, const char *name, const char *path);
+/* Appends one T_ENTRY of the open file fd as st says it, so that what is announced is what will be read. */
+void entry_put_open(struct agent *a, struct buf *b, int fd, const struct stat *st, const char *path);
 void entry_reply(const struct req *q, const struct place *p); /* FR_RES with the entry */
 #define ENTRY_MAX (24u << 10) /* upper bound of one encoded entry */

@@ -1,8 +1,9 @@
 /* The agent's dispatcher with everything behind it: requests with arbitrary
  * records, data, credit and cancels against a real agent in this process.
- * Files live in a private tmpfs root that holds nothing but /proc, /dev/null
- * and an /etc, so no operation can reach the machine; programs to start do
- * not exist there. Needs root for the namespaces. */
+ * Files live in a private tmpfs root that holds nothing but /proc, /dev/null,
+ * an /etc and what the command line names (corpus, one input), so no
+ * operation can reach the machine; programs to start do not exist there.
+ * Needs root for the namespaces; exit 77 where there is none to be had. */
 #include "base/enc.h"
 #include "guest/agent.h"
 #include "wire/msg.h"
@@ -23,13 +24,14 @@
 static struct agent a;
 static int host = -1;
 
-static void must(int ok)
+static void must_do(int ok, const char *what)
 {
     if (!ok) {
-        perror("fuzz_agent: set-up");
-        _exit(0); /* no namespaces here: nothing to fuzz */
+        fprintf(stderr, "SKIP: fuzz_agent cannot be set up here: %s: %s\n", what, strerror(errno));
+        _exit(77);
     }
 }
+#define must(x) must_do((x), #x)
 
 static void put(const char *path, const char *text)
 {
@@ -38,14 +40,34 @@ static void put(const char *path, const char *text)
     close(fd);
 }
 
+/* The folder or file `path` of the machine, at the same path below the private root (the working directory will be "/"). */
+static void keep(const char *root, const char *path)
+{
+    char at[512];
+    struct stat st;
+    if (stat(path, &st))
+        return; /* libFuzzer will say so */
+    must((size_t)snprintf(at, sizeof at, "%s/%s", root, path) < sizeof at - 1);
+    for (char *p = at + strlen(root) + 1; *p; p++)
+        if (*p == '/') {
+            *p = 0;
+            must(!mkdir(at, 0755) || errno == EEXIST);
+            *p = '/';
+        }
+    must(!(S_ISDIR(st.st_mode) ? mkdir(at, 0755) : mknod(at, S_IFREG | 0644, 0)) || errno == EEXIST);
+    must(!mount(path, at, NULL, MS_BIND, NULL));
+}
+
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     int sv[2];
-    (void)argc, (void)argv;
     must(!unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWNET | CLONE_NEWIPC));
     must(!mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL));
     must(!mount("tmpfs", "/mnt", "tmpfs", 0, "size=64m,nr_inodes=20000"));
+    for (int i = 1; i < *argc; i++)
+        if ((*argv)[i][0] != '-')
+            keep("/mnt", (*argv)[i]);
     must(!chdir("/mnt") && !mkdir("etc", 0755) && !mkdir("dev", 0755) && !mkdir("proc", 0755) && !mkdir("w", 0755));
     must(!mknod("dev/null", S_IFCHR | 0666, makedev(1, 3)));
     must(!mount("/proc", "proc", NULL, MS_BIND | MS_REC, NULL) && !mount(NULL, "proc", NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL));

@@ -1,4 +1,4 @@
-"""A private hutchd per test file (or per test), in temporary folders.
+"""A private hutchd for a run of tests (or for one test), in temporary folders.
 
 The home of a test daemon starts as a copy of the seed home ($HUTCH_TEST_HOME,
 default .cache/home, prepared by tools/run-e2e): templates, kernel and

@@ -2,13 +2,15 @@
 
     fakeagent.py PID LIE
 
-Stops the agent PID (SIGSTOP from outside its pid namespace, ptrace from
-inside), duplicates its channel descriptor (pidfd_getfd), waits for the next
-request of the host, and answers with LIE (see LIES). Runs on the host against
-a container's agent, or as root inside a VM against PID 1. Frame layout:
-src/wire/frame.h. Stays until it is killed, so that the channel stays open.
+On the host against a container's agent: stops it with SIGSTOP and duplicates
+its channel descriptor (pidfd_getfd). As root inside a VM (PID 1): takes the
+port away from it by unbinding and binding the virtio console driver, then
+opens it. Then waits for the next request of the host and answers with LIE (see
+LIES). Frame layout: src/wire/frame.h. Stays until it is killed, so that the
+channel stays open.
 """
 import ctypes
+import glob
 import os
 import select
 import signal
@@ -57,7 +59,7 @@ LIES = {
     "zeros": lambda e, s: bytes(200_000),
     "ones": lambda e, s: b"\xff" * 200_000,
     "huge-length": lambda e, s: frame(e, FR_DATA, s, b"x", 1, length=0xFFFFFFF0),
-    "length-over-limit": lambda e, s: frame(e, FR_DATA, s, bytes(65537), 1),
+    "length-over-limit": lambda e, s: frame(e, FR_DATA, s, bytes((1 << 18) + 1), 1),
     "wrong-epoch": lambda e, s: frame(e ^ 0x5A5A5A5A, FR_RES, s, b"\0"),
     "unknown-type": lambda e, s: frame(e, 99, s, b"x"),
     "request-to-the-host": lambda e, s: frame(e, FR_REQ, 7, b"\x03" + field(16, b"/bin/true")),
@@ -82,35 +84,39 @@ LIES = {
     "deep-records": lambda e, s: frame(e, FR_EVENT, s, bytes([EV_ENTRIES]) + nested(9000)) + frame(e, FR_RES, s, b"\0"),
     "many-events": lambda e, s: (frame(e, FR_EVENT, s, STARTED) for _ in range(200_000)),
     "past-the-credit": lambda e, s: (frame(e, FR_EVENT, s, STARTED) if i == 0 else frame(e, FR_DATA, s, bytes(65536), 1) for i in range(3000)),
+    "endless-data": lambda e, s: (frame(e, FR_EVENT, s, STARTED) if i == 0 else frame(e, FR_DATA, s, bytes(65536), 1) for i in range(40_000)),
     "torn": lambda e, s: frame(e, FR_EVENT, s, STARTED)[:9],
     "sync-again": lambda e, s: b"\xff\xff\xff\xffHUTA" + struct.pack("<II", 1, 0x41414141) + frame(0x41414141, FR_EVENT, s, STARTED),
     "old-version": lambda e, s: b"\xff\xff\xff\xffHUTA" + struct.pack("<II", 0xFFFF, e),
 }
 
 
-def hold_still(pid):
-    if pid != 1:
-        os.kill(pid, signal.SIGSTOP)
-        return
-    libc.ptrace.restype = ctypes.c_long
-    if libc.ptrace(0x4206, 1, None, None) or libc.ptrace(0x4207, 1, None, None):  # SEIZE, INTERRUPT
-        raise OSError(ctypes.get_errno(), "ptrace")
-    os.waitpid(1, 0x40000000)  # __WALL
-
-
-def channel(pid):
-    """Our duplicate of its channel: a virtio port in a VM, the connected socket in a container."""
+def steal(pid):
+    """Our duplicate of the channel of a stopped agent: the connected socket it holds."""
+    os.kill(pid, signal.SIGSTOP)
     pidfd = sc(434, pid, 0)
-    best = None
     for n in sorted(map(int, os.listdir(f"/proc/{pid}/fd"))):
-        to = os.readlink(f"/proc/{pid}/fd/{n}")
-        if "/vport" in to or "virtio-ports" in to:
+        if os.readlink(f"/proc/{pid}/fd/{n}").startswith("socket:"):
             return sc(438, pidfd, n, 0)
-        if to.startswith("socket:") and best is None:
-            best = n
-    if best is None:
-        raise OSError(2, "no channel")
-    return sc(438, pidfd, best, 0)
+    raise OSError(2, "no channel")
+
+
+def rebind():
+    """The agent's port, taken from it: its driver goes and comes back, and we are first to open it."""
+    drv = "/sys/bus/virtio/drivers/virtio_console"
+    for name in [x for x in os.listdir(drv) if x.startswith("virtio")]:
+        for what in ("unbind", "bind"):
+            with open(f"{drv}/{what}", "w") as f:
+                f.write(name)
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        for p in sorted(glob.glob("/dev/vport*")):
+            try:
+                return os.open(p, os.O_RDWR | os.O_NONBLOCK)
+            except OSError:
+                pass
+        time.sleep(0.02)
+    raise OSError(2, "no port")
 
 
 class Pipe:
@@ -133,7 +139,7 @@ class Pipe:
         while True:
             self.need(12)
             n, kind, _, _, stream = struct.unpack("<IBBHI", self.buf[:12])
-            if n > 65536:
+            if n > 1 << 18:
                 self.buf = self.buf[1:]
                 continue
             self.need(12 + n + 4)
@@ -159,11 +165,10 @@ class Pipe:
 
 def main():
     pid, lie = int(sys.argv[1]), LIES[sys.argv[2]]
-    hold_still(pid)
-    p = Pipe(channel(pid))
+    if pid == 1:
+        time.sleep(1)  # our own start must have been answered
+    p = Pipe(rebind() if pid == 1 else steal(pid))
     print("ready", flush=True)
-    with open("/tmp/fakeagent-ready", "w") as f:
-        f.write("ready")
     epoch, stream, _ = p.request()
     what = lie(epoch, stream)
     try:

@@ -9,7 +9,7 @@
 
 A test is a function with @tiers(...) or @plain. `t` is its context: t.tier,
 t.d (daemon), t.c (client on the unix socket), t.box(...) (a sandbox of the
-tier, removed afterwards). Tests of one file share a daemon unless they say
+tier, removed afterwards). Tests share a daemon, over all files, unless they say
 @own_daemon; a failure throws the shared one away. After every test a leak
 census runs; a leak is a failure. See runner.py for how they are found and run.
 """

@@ -18,6 +18,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import traceback
 
@@ -67,14 +68,21 @@ def chosen(name, words):
 
 
 class Shared:
-    """The daemon that the tests of one file share."""
+    """The daemon that tests share, over all files: each finds it as quiet as the first did, or the census says why not.
+    A failure throws it away."""
 
-    def __init__(self, file, out):
-        self.file, self.out, self.d = file, out, None
+    MEMBERS = 16  # a new sandbox size gets a pool of its own; beyond this many places start afresh
+
+    def __init__(self):
+        self.d = None
 
     def get(self):
+        if self.d is not None and self.d.members() > self.MEMBERS:
+            left = self.finish()
+            if left:
+                raise AssertionError("left behind after the daemon stopped:\n  " + "\n  ".join(left))
         if self.d is None:
-            self.d = Daemon(name=self.file[5:17])
+            self.d = Daemon(name="shared")
             try:
                 self.d.start()
             except BaseException:
@@ -107,6 +115,7 @@ class Runner:
         self.skips = []
         self.failures = []
         self.twice = []
+        self.shared = Shared()
 
     def say(self, line):
         print(line, flush=True)
@@ -234,34 +243,34 @@ class Runner:
             tests = load(path)
         except Exception as e:
             return self.bad(os.path.basename(path), 0, "cannot be loaded:\n" + self._explain(e))
-        shared = Shared(os.path.basename(path)[:-3], self)
-        try:
-            for test in tests:
-                for tier in test.tiers:
-                    if tier and self.opts.tier and tier != self.opts.tier:
-                        continue
-                    name = label(test, tier)
-                    if not chosen(name, self.opts.k):
-                        continue
-                    if self.opts.list:
-                        self.say(name)
-                        continue
-                    for _ in range(self.opts.repeat):
-                        before, known = (self.n, self.passed, self.failed), len(self.failures)
+        shared = self.shared
+        for test in tests:
+            for tier in test.tiers:
+                if tier and self.opts.tier and tier != self.opts.tier:
+                    continue
+                name = label(test, tier)
+                if not chosen(name, self.opts.k):
+                    continue
+                if self.opts.list:
+                    self.say(name)
+                    continue
+                for _ in range(self.opts.repeat):
+                    before, known = (self.n, self.passed, self.failed), len(self.failures)
+                    self.one(test, tier, shared)
+                    if self.failed > before[2] and self.opts.retry:
+                        # a shared machine stalls now and then: once more, and say so
+                        self.say(f"# again: {name}")
+                        self.n, self.passed, self.failed = before
+                        del self.failures[known:]
+                        self.twice.append(name)
                         self.one(test, tier, shared)
-                        if self.failed > before[2] and self.opts.retry:
-                            # a shared machine stalls now and then: once more, and say so
-                            self.say(f"# again: {name}")
-                            self.n, self.passed, self.failed = before
-                            del self.failures[known:]
-                            self.twice.append(name)
-                            self.one(test, tier, shared)
-                        if self.failed and self.opts.fail_fast:
-                            return
-        finally:
-            left = [] if self.opts.list else shared.finish()
-            if left and not self.opts.no_census:
-                self.bad(f"{shared.file}.census-after-stop", 0, "left behind after the daemon stopped:\n  " + "\n  ".join(left))
+                    if self.failed and self.opts.fail_fast:
+                        return
+
+    def finish(self):
+        left = [] if self.opts.list else self.shared.finish()
+        if left and not self.opts.no_census:
+            self.bad("census-after-stop", 0, "left behind after the daemon stopped:\n  " + "\n  ".join(left))
 
     def summary(self, seconds):
         if self.skips:
@@ -282,44 +291,58 @@ class Runner:
 
 
 def parallel(opts, files, argv):
-    """Each file in a process of its own, opts.j at a time; their TAP lines are renumbered and added up."""
+    """opts.j workers, each with its share of the files and daemons of its own; their TAP lines are renumbered and added up."""
     total = Runner(opts)
-    todo, live = list(files), []
     started = time.monotonic()
     base = [sys.executable, os.path.realpath(__file__), "--worker"] + [a for a in argv if a not in opts.paths]
+    shares = [files[i::opts.j] for i in range(min(opts.j, len(files)))]
+    live = [subprocess.Popen(base + share, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for share in shares]
+    lock = threading.Lock()
 
-    def take(p, text):
-        lines = text.splitlines()
-        block, summed = [], False
-        for line in lines:
+    def take(p):
+        counted, body = False, True
+        for line in p.stdout:
+            line = line.rstrip("\n")
             m = re.match(r"(not ok|ok) \d+ - (.*)", line)
-            if m:
-                total.n += 1
-                if m[1] == "not ok":
-                    total.failed += 1
-                    total.failures.append(re.sub(r" [\d.]+s.*$", "", m[2]))
-                elif " # SKIP " in m[2]:
-                    total.skips.append(tuple(m[2].split(" # SKIP ", 1)))
-                else:
-                    total.passed += 1
-                block.append(f"{m[1]} {total.n} - {m[2]}")
-            elif line.startswith("#   "):
-                block.append(line)
-            elif re.fullmatch(r"\d+ passed, \d+ failed.*", line):
-                summed = True
-                break
-            elif line.startswith("# skipped:") or line.startswith("# failed:"):
-                break
-        print("\n".join(block), flush=True)
-        if p.returncode not in (0, 1) or not lines:
-            total.bad(p.args[-1], 0, f"the worker ended with {p.returncode}:\n{text[-2000:]}")
-    while todo or live:
-        while todo and len(live) < opts.j:
-            f = todo.pop(0)
-            live.append((subprocess.Popen(base + [f], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True), []))
-        p, _ = live.pop(0)
-        text, _ = p.communicate()
-        take(p, text)
+            with lock:
+                if m:
+                    total.n += 1
+                    if m[1] == "not ok":
+                        total.failed += 1
+                        total.failures.append(re.sub(r" [\d.]+s.*$", "", m[2]))
+                    elif " # SKIP " in m[2]:
+                        total.skips.append(tuple(m[2].split(" # SKIP ", 1)))
+                    else:
+                        total.passed += 1
+                    total.say(f"{m[1]} {total.n} - {m[2]}")
+                elif line.startswith("# needed a second try: "):
+                    total.twice += line.split(": ", 1)[1].split(", ")
+                elif re.fullmatch(r"\d+ passed, \d+ failed.*", line):
+                    counted = True
+                elif line in ("# skipped:", "# failed:"):
+                    body = False
+                elif line.startswith("# again: "):
+                    # Its first try was counted above and is taken back.
+                    total.n, total.failed = total.n - 1, total.failed - 1
+                    total.failures.pop()
+                    total.say(line)
+                elif body:
+                    total.say(line)
+        p.wait()
+        if not counted:
+            with lock:
+                total.bad("worker", 0, f"a worker ended with {p.returncode} without a summary")
+    threads = [threading.Thread(target=take, args=(p,)) for p in live]
+    for th in threads:
+        th.start()
+    try:
+        for th in threads:
+            th.join()
+    except KeyboardInterrupt:
+        for p in live:
+            p.send_signal(signal.SIGINT)
+        for th in threads:
+            th.join()
     total.summary(time.monotonic() - started)
     return 1 if total.failed else 0
 
@@ -351,6 +374,7 @@ def main(argv):
     except KeyboardInterrupt:
         r.say("# interrupted")
         r.failed += 1
+    r.finish()
     if not opts.list:
         r.summary(time.monotonic() - started)
     return 1 if r.failed else 0

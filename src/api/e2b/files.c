@@ -103,15 +103,14 @@ static void out_fail(struct out *st, const struct err *e)
 static void out_opened(void *arg, const struct file_entry *en)
 {
     struct out *st = arg;
-    char type = en->type == 'l' && en->target_type ? en->target_type : en->type;
-    if (type == 'd') {
+    if (en->type == 'd') {
         struct err e;
         err_set(&e, E_INVALID, "path '%.190s' is a directory", en->path);
         out_fail(st, &e);
         return;
     }
     (void)http_header(st->r.s, "Cache-Control", "no-store"); /* nothing is sent yet: it cannot be too late */
-    if (en->type == 'f' && en->size > 0) { /* of a link the size is not that of the content */
+    if (en->type == 'f' && en->size > 0) {
         st->known = true;
         st->left = en->size;
         (void)http_reply_start_len(st->r.s, 200, "application/octet-stream", st->left); /* fails only when the client left */

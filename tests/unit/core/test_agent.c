@@ -92,13 +92,18 @@ static void teardown(struct world *w)
     buf_free(&w->data);
     loop_free(w->loop);
 }
-static struct call *start(struct world *w)
+static struct call *start_with(struct world *w, uint64_t credit)
 {
     struct err e;
-    w->call = agent_call(w->a, OP_PING, NULL, &ops, w, &e);
+    struct buf b = {0};
+    if (credit)
+        rec_put_u64(&b, T_CREDIT, credit);
+    w->call = agent_call(w->a, OP_PING, &b, &ops, w, &e);
+    buf_free(&b);
     CHECK(w->call);
     return w->call;
 }
+static struct call *start(struct world *w) { return start_with(w, 0); }
 
 TEST(agent, sync_and_answer)
 {
@@ -224,13 +229,34 @@ TEST(agent, sends_no_more_than_it_was_granted)
     CHECK_INT(call_room(c), 0);
     teardown(&w);
 }
+TEST(agent, takes_no_more_than_it_granted)
+{
+    struct world w;
+    setup(&w);
+    agent_sync(w.a, false, on_sync, &w);
+    uint32_t ep = take_sync(&w, false);
+    struct call *c = start_with(&w, 5);
+    say(&w, ep, FR_DATA, CH_STDOUT, 1, "hello", 5);
+    turns(&w);
+    CHECK(!w.broken && w.data.n == 5);
+    call_credit(c, 3);
+    say(&w, ep, FR_DATA, CH_STDERR, 1, "you", 3);
+    turns(&w);
+    CHECK(!w.broken && w.data.n == 8);
+    say(&w, ep, FR_DATA, CH_STDOUT, 1, "!", 1);
+    turns(&w);
+    CHECK(w.broken && w.done && w.data.n == 8);
+    CHECK_INT(w.why.code, E_GUEST);
+    CHECK_STR(w.why.msg, "the sandbox's agent sent more than it was granted");
+    teardown(&w);
+}
 TEST(agent, nothing_is_called_after_cancel)
 {
     struct world w;
     setup(&w);
     agent_sync(w.a, false, on_sync, &w);
     uint32_t ep = take_sync(&w, false);
-    call_cancel(start(&w));
+    call_cancel(start_with(&w, 4));
     say(&w, ep, FR_DATA, CH_STDOUT, 1, "late", 4);
     say(&w, ep, FR_EVENT, 0, 1, "\1", 1);
     say(&w, ep, FR_RES, 0, 1, "\0", 1);

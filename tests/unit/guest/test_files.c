@@ -232,6 +232,48 @@ TEST(files, mkdir_move_symlink_setattr)
     host_stop(&h);
 }
 
+static uint64_t announced(struct result *r)
+{
+    struct str s;
+    CHECK(rec_get((struct rec){(unsigned char *)r->events.p, r->events.n}, T_ENTRY, &s));
+    return rec_u64_or((struct rec){(const unsigned char *)s.p, s.n}, T_SIZE, 0);
+}
+
+/* The announced size is that of the very file that is read: through a link, and while a program appends to it. */
+TEST(files, a_read_announces_what_it_sends)
+{
+    struct host h;
+    struct result r = {0}, x = {0};
+    host_start(&h);
+    host_sh(&h, "echo 0123456789 >to; ln -s to link; echo x >grow", &r);
+    result_free(&r);
+    call_path(&h, OP_READ, "link", 0, &r);
+    CHECK_INT(r.file.n, 11);
+    CHECK_INT(announced(&r), 11);
+    result_free(&r);
+    struct buf b = sh("perl -e 'open F, q(>>), q(grow); $| = 1; select F; $| = 1; print q(0123456789abcdef) x 8 for 1..200000'");
+    uint32_t id = host_req(&h, OP_START, &b);
+    for (int i = 0; i < 300; i++) {
+        struct buf c = {0};
+        path_req(&c, "grow");
+        rec_put_u64(&c, T_CREDIT, 1 << 30);
+        uint32_t rid = host_req(&h, OP_READ, &c);
+        while (!r.over) {
+            struct frame f;
+            CHECK(host_frame(&h, &f, 10000));
+            take_frame(&h, f.stream == rid ? &r : &x, &f);
+        }
+        CHECK_INT(r.file.n, announced(&r));
+        result_free(&r);
+        if (x.over)
+            break;
+    }
+    if (!x.over)
+        host_wait(&h, id, &x);
+    result_free(&x);
+    host_stop(&h);
+}
+
 TEST(files, listing_is_depth_first_in_byte_order)
 {
     struct host h;
