@@ -30,7 +30,7 @@ enum sp_op {
     SP_ATTACH,         /* sp_id -> sp_info, fds as at start (a dead box: E_GONE with its status in u.exit) */
     SP_LIST,           /* sp_page -> sp_listing: live boxes, SP_LIST_MAX at a time */
     SP_KILL,           /* sp_id: SIGKILL everything of the box; the exit event follows */
-    SP_REMOVE,         /* sp_id: kill if alive, wait for the end, remove cgroups, upper image, boxes/<bid>; idempotent */
+    SP_REMOVE,         /* sp_id: kill if alive, wait for the end, remove cgroups; boxes/<bid> follows at once (a crash in between: the next start's sweep); idempotent */
     SP_FREEZE, SP_THAW,/* sp_id: freezer */
     SP_LIMITS,         /* sp_limits: change cpu/memory/pids of a live box */
     SP_STAT,           /* sp_id -> sp_stat: cgroup accounting */

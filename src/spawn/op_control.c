@@ -46,9 +46,10 @@ static int list(struct server *s, struct request *r, struct err *e)
     /* the SP_LIST_MAX smallest ids after `after`: a full table is sorted down each time it overflows by one */
     for (struct map_entry *m; (m = map_next(&s->boxes, &i));) {
         struct sp_info info;
-        if (strcmp(m->key, after) <= 0)
+        const struct box *b = m->value;
+        if (strcmp(m->key, after) <= 0 || b->files_leaving)
             continue;
-        box_info(m->value, &info);
+        box_info(b, &info);
         if (l->n < SP_LIST_MAX) {
             l->item[l->n++] = info;
             if (l->n == SP_LIST_MAX)
@@ -137,7 +138,7 @@ static int on_box(struct server *s, struct request *r, struct err *e)
         server_ok(s, r->gen, r->q->seq);
         return 0;
     }
-    if (!b)
+    if (!b || (b->files_leaving && r->q->op != SP_REMOVE))
         return err_set(e, E_NOT_FOUND, "no box %s", id);
     switch (r->q->op) {
     case SP_ATTACH:

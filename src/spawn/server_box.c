@@ -176,11 +176,16 @@ int box_remove_dir(struct server *s, const char *id)
     return 0;
 }
 
+static void answer_removers(struct box *b)
+{
+    for (int i = 0; i < b->nremovers; i++)
+        server_ok(b->srv, b->remover[i].gen, b->remover[i].seq);
+    b->nremovers = 0;
+}
+
 static void remove_done(struct box *b)
 {
-    struct server *s = b->srv;
-    for (int i = 0; i < b->nremovers; i++)
-        server_ok(s, b->remover[i].gen, b->remover[i].seq);
+    answer_removers(b);
     box_free(b);
 }
 
@@ -190,7 +195,8 @@ static void remove_files(struct box *b)
     if (b->files_leaving)
         return;
     if (files && worker_remove(b->srv, b->id)) {
-        b->files_leaving = true;
+        b->files_leaving = true; /* nothing of it runs any more: nobody need wait for the disk */
+        answer_removers(b);
         return;
     }
     if (files)
