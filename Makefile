@@ -35,7 +35,7 @@ endif
 
 # ---- libraries: folder -> objects -------------------------------------------------------------------------------
 # Folders whose code also goes into the static programs (agent, spawner) are built a second time with musl.
-HOST_DIRS   := base crypto wire json loop http store spawn backend image core api cli
+HOST_DIRS   := base crypto wire json loop http gate store spawn backend image core api cli
 STATIC_DIRS := base wire jail spawn guest
 
 host_src = $(filter-out src/spawn/server%.c src/spawn/op_%.c,$(shell find src/$(1) -name '*.c' 2>/dev/null))
@@ -78,7 +78,7 @@ $(B)/sobj/%.o: src/%.c Makefile
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
 
-$(B)/hutchd: $(B)/obj/bin/hutchd.o $(call host_libs,api core image backend spawn store http json loop wire crypto base)
+$(B)/hutchd: $(B)/obj/bin/hutchd.o $(call host_libs,api core gate image backend spawn store http json loop wire crypto base)
 	@echo "  LINK   $@"
 	@$(CC) $(LDFLAGS) -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(PC_daemon)
 $(B)/hutch: $(B)/obj/bin/hutch.o $(call host_libs,cli http json loop base)
@@ -102,11 +102,12 @@ UNIT_LIBS_wire := wire base
 UNIT_LIBS_json := json base
 UNIT_LIBS_http := http json loop base
 UNIT_LIBS_loop := loop base
+UNIT_LIBS_gate := gate http json loop wire crypto base
 UNIT_LIBS_store := store loop base
 UNIT_LIBS_image := image json crypto base
 UNIT_LIBS_backend := backend spawn json loop wire crypto base
-UNIT_LIBS_core := core backend image spawn store json loop wire crypto base
-UNIT_LIBS_api := api core backend image spawn store http json loop wire crypto base
+UNIT_LIBS_core := core gate http backend image spawn store json loop wire crypto base
+UNIT_LIBS_api := api core gate backend image spawn store http json loop wire crypto base
 UNIT_LIBS_guest := wire base
 UNIT_LIBS_jail := wire base
 UNIT_LIBS_spawn := wire loop base

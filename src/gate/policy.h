@@ -7,11 +7,13 @@
  * RULE is a string or an object:
  *   "example.org"  "*.example.org"  "example.org:8443"  "192.0.2.0/24"  "192.0.2.7:5432"  "[2001:db8::1]:443"  "*"
  *   {"domain": "example.org" | "*.example.org" | "*"}  or  {"cidr": "192.0.2.0/24"},  and of these what is wanted:
- *     "ports": [443, "8000-8999"]   default: 80 and 443 for a domain, every port for a CIDR
+ *     "ports": [443, "8000-8999"]   default: 80 and 443 for an allowed domain; every port for a CIDR and in deny
  *     "protocol": "web" | "http" | "tls" | "tcp" | "udp" | "any"
- *         web (default of a domain): HTTP or TLS as seen on the wire, the name in it is checked; http, tls: one of them;
- *         tcp: not looked into, so an address shared by two names is shared; udp; any (default of a CIDR): tcp or udp
- *     "methods": ["GET"], "paths": ["/v1/"]   HTTP only, allow only; over TLS this needs interception (policy_intercepts)
+ *         web (default of an allowed domain): HTTP or TLS as seen on the wire, the name in it is checked; http, tls: one of
+ *         them; tcp: not looked into, so an address shared by two names is shared; udp; any (default of a CIDR and in deny)
+ *     "methods": ["GET"], "paths": ["/v1/"]   HTTP only, allow only; over TLS this needs interception (policy_intercepts).
+ *         "/v1" matches /v1 and what is below it, "/v1/" what is below it, "/v1*" any path that begins so. A request whose
+ *         path could be read in two ways (dot segments, "//", encoded slashes or dots) matches no rule with paths.
  *     "final": true                 deny only: not overruled by any allow
  *     "id": "word"                  shown in the log instead of the rule's own text
  * "*.example.org" means one label or more before it, not example.org itself.
@@ -20,7 +22,7 @@
  *          "header": "authorization", "format": "Bearer {secret}"}            set a header, the guest's own copy is dropped
  *      or {"domain": …, "secret": "ID", "placeholder": "text of 8 characters or more"}   replaced in header values and the query
  *   ID names a secret given to hutch-egress by GATE_SECRET. Injection does not allow anything: the host needs an allow rule
- *   (or mode open) as well. "domain" may be "*.suffix".
+ *   (or mode open) as well. "domain" may be "*.suffix". Only over TLS: a secret is never sent in clear.
  *
  * limits: {"connections": N, "bytes_per_second": N, "bytes": N, "dns_per_second": N}; 0 or absent: the default.
  *
@@ -29,18 +31,18 @@
  * "allow". A ceiling is a policy of the operator (host, tenant) that must allow the same thing too; limits are the smallest.
  * "private" is refused in anything but a ceiling, and opens nothing by itself: a rule must still allow it.
  *
- * Names are compared in lower case without the trailing dot. A name that ends in a number ("1.2.3", "0x7f.1") is no name. */
+ * Names: gate/name.h. A denied domain is a convenience, not a wall: in mode open its address stays reachable by number. */
 #pragma once
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/str.h"
 #include "gate/ip.h"
+#include "gate/name.h"
 
 #define POLICY_TEXT_MAX   65536u
 #define POLICY_RULES_MAX  512u
 #define POLICY_INJECT_MAX 32u
 #define POLICY_CEILINGS   4
-#define NAME_MAX_LEN      253
 
 struct json;
 struct policy;
@@ -62,9 +64,6 @@ struct policy_limits { uint64_t connections, bytes_per_second, bytes, dns_per_se
 #define POLICY_DEFAULT_CONNECTIONS 1024u
 #define POLICY_DEFAULT_DNS         100u
 
-/* A name as it may come from a guest: canonical form into out (lower case, no trailing dot), or false. */
-bool name_canon(struct str s, char out[NAME_MAX_LEN + 1]);
-
 /* ---- decisions ------------------------------------------------------------------------------------------------ */
 
 /* What is in force for one sandbox: its own policy under the operator's ceilings. All borrowed. */
@@ -82,7 +81,8 @@ struct policy_ask {
     struct str name;         /* canonical; n == 0: not known */
     const struct ip *addr;   /* NULL: not known */
     uint16_t port;
-    enum policy_proto proto; /* PROTO_TCP: the bytes were not looked at, or are neither HTTP nor TLS */
+    enum policy_proto proto; /* PROTO_TCP: the bytes were not looked at, or are neither HTTP nor TLS; a request inside TLS: PROTO_TLS */
+    bool looked;             /* the name is not going to be known better: never ANSWER_LOOK */
     struct str method, path; /* HTTP request; method.n == 0: none yet */
 };
 enum policy_answer {
@@ -92,6 +92,7 @@ enum policy_answer {
 };
 struct policy_verdict {
     enum policy_answer answer;
+    bool by_name;     /* the answer rests on the name: it holds only if the address is one of that name's */
     bool intercept;   /* TLS: allowed, but only as HTTP that is seen: open it with the sandbox's CA */
     char rule[112];   /* "allow *.example.org", "deny 192.0.2.0/24", "mode none", "closed", "ceiling host: mode none" */
     char reason[200]; /* a denial in one sentence that a person or a model can act on; "" when allowed */
