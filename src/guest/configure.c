@@ -159,9 +159,18 @@ static int step_hooks(struct agent *a, struct err *e)
     return rc ? err_wrap(e, "post-restore hook") : 0;
 }
 
+/* A machine that comes back from disk is still frozen, and its saved memory may be needed again until the host has
+ * written down that it runs: not a byte may go to its disk before OP_THAW. */
+static int resume(struct agent *a, struct rec r, struct err *e)
+{
+    return !a->vm ? err_set(e, E_UNSUPPORTED, "resume is for virtual machines") : add_entropy(r, e) || step_clock(r, e) || step_defaults(a, r, e) ? -1 : 0;
+}
+
 static int configure(struct agent *a, struct rec r, struct err *e)
 {
     uint64_t flags = rec_u64_or(r, T_FLAGS, 0);
+    if (flags & CFG_RESUME)
+        return resume(a, r, e);
     if (sys_thaw_fs(a, e)) /* the steps below write; user processes stay frozen until the last one */
         return -1;
     if (a->vm && add_entropy(r, e)) /* a container shares the host's generator */
@@ -173,6 +182,27 @@ static int configure(struct agent *a, struct rec r, struct err *e)
     if (!(flags & (CFG_PRIME | CFG_TAKEOVER)) && step_hooks(a, e))
         return -1;
     return sys_thaw_user(a, e);
+}
+
+static int thaw(struct agent *a, struct rec r, struct err *e)
+{
+    struct str s;
+    if (!a->vm)
+        return err_set(e, E_UNSUPPORTED, "thaw is for virtual machines; a container's host does it");
+    if (sys_thaw_fs(a, e) || (rec_get(r, T_ENTROPY, &s) && add_entropy(r, e)) || (rec_get(r, T_WALL_NS, &s) && step_clock(r, e)) || step_files(a, r, e))
+        return -1;
+    if (rec_u64_or(r, T_FLAGS, 0) & THAW_HOOKS && step_hooks(a, e))
+        return -1;
+    return sys_thaw_user(a, e);
+}
+
+void op_thaw(const struct req *q)
+{
+    struct err e = {0};
+    if (thaw(q->a, q->rec, &e))
+        reply_err(q->a, q->id, &e);
+    else
+        reply_ok(q->a, q->id);
 }
 
 void op_configure(const struct req *q)

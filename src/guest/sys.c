@@ -158,13 +158,15 @@ static int freeze(struct agent *a, uint64_t flags, struct err *e)
 {
     if (vm_only(a, "freeze", e))
         return -1;
-    if (a->frozen)
+    if (a->fs_frozen || (a->frozen && flags))
         return 0;
     if (freeze_user(a, e))
         return -1;
+    a->frozen = true;
+    if (flags & FREEZE_QUICK)
+        return 0;
     identity_keep();
     sync();
-    a->frozen = true;
     if (flags & FREEZE_USER_ONLY)
         return 0;
     if (ioctl_root(FIFREEZE, "freeze", e)) {
@@ -179,12 +181,6 @@ void op_freeze(const struct req *q)
 {
     struct err e = {0};
     answer(q, freeze(q->a, rec_u64_or(q->rec, T_FLAGS, 0), &e), &e);
-}
-
-void op_thaw(const struct req *q)
-{
-    struct err e = {0};
-    answer(q, vm_only(q->a, "thaw", &e) || sys_thaw_fs(q->a, &e) || sys_thaw_user(q->a, &e), &e);
 }
 
 void op_sync(const struct req *q)

@@ -26,7 +26,7 @@ enum jail_kind {
 };
 
 #define JAIL_PLACE_MAX 4
-#define JAIL_KEEP_MAX  16
+#define JAIL_KEEP_MAX  24
 
 struct jail {
     enum jail_kind kind;

@@ -15,13 +15,14 @@
 #include "base/err.h"
 #include <stdint.h>
 
-#define SP_VERSION    1
+#define SP_VERSION    2
 #define SP_ID         24   /* 21 characters + NUL, padded */
 #define SP_MEM_MIN    64u  /* MiB */
 #define SP_MEM_MAX    (1u << 20)
 #define SP_CPU_MAX    64u
 #define SP_DISK_MAX   (16u << 20) /* MiB */
 #define SP_LIST_MAX   64
+#define SP_LAYERS_MAX 8    /* disk layers between a variant's disk and the top */
 
 enum sp_op {
     SP_HELLO = 1,      /* -> sp_hello: version, features, uid base, cgroup version */
@@ -38,6 +39,9 @@ enum sp_op {
     SP_PACK,           /* sp_pack + fd: tar stream on stdin -> templates/<tid>.tmp/rootfs.ext4, in a jail; fd: progress pipe (text lines), then the exit event (its id is the template's) */
     SP_TOOL,           /* sp_tool: run one of the fixed programs of share/ (mmdebstrap, kernel) -> fds: stdout pipe, stderr pipe; exit event */
     SP_SHUTDOWN,       /* kill every box and exit */
+    SP_RELEASE,        /* sp_id: as SP_REMOVE, but boxes/<bid> stays (a sandbox paused to disk); idempotent */
+    SP_VM_SAVE,        /* sp_save + fds: page file, index file (both empty, rw) [, index file of pages that are saved in any case] -> sp_saved.
+                        * The memory of a stopped VM as spawn/pages.h has it. In a process of its own; others are served meanwhile. */
     SP_OP_MAX
 };
 
@@ -60,7 +64,8 @@ struct sp_box {
 };
 
 /* Descriptors of SP_VM_START, in this order; absent ones are left out and not flagged in `have`. */
-enum sp_vm_fd { SPF_RAM, SPF_STATE, SPF_DISK_TOP /* qcow2, rw */, SPF_DISK_MID /* qcow2, ro */, SPF_DISK_BASE /* raw, ro */, SPF_KERNEL, SPF_INITRD, SPF_MAX };
+enum sp_vm_fd { SPF_RAM, SPF_STATE, SPF_DISK_TOP /* qcow2, rw */, SPF_DISK_MID /* qcow2, ro */, SPF_DISK_BASE /* raw, ro */, SPF_KERNEL, SPF_INITRD,
+                SPF_LAYER /* qcow2, ro; SP_LAYERS_MAX of them, lowest first: base <- mid <- layers <- top */, SPF_MAX = SPF_LAYER + SP_LAYERS_MAX };
 enum { SP_ACCEL_TCG = 1, SP_ACCEL_KVM = 2 };
 struct sp_vm {
     char id[SP_ID];
@@ -72,6 +77,8 @@ struct sp_vm {
     uint32_t tsc_khz;        /* TCG boot: tsc_early_khz */
     uint32_t net;            /* 0: no NIC */
     uint32_t low_priority;   /* start niced (pool refill); lifted with SP_LIMITS */
+    uint32_t ram_private;    /* boot: map RAM privately as well, so that it can be saved like a clone's */
+    uint32_t pad;
 };
 
 enum sp_kind { SP_KIND_BOX = 1, SP_KIND_VM, SP_KIND_PACK, SP_KIND_TOOL };
@@ -84,12 +91,14 @@ enum { SP_PACK_TAR = 0 /* fd: tar stream */, SP_PACK_IMAGE = 1 /* fd: seekable O
 struct sp_pack { char template_id[SP_ID]; uint32_t size_mib; uint32_t slack_mib; /* free space left after shrinking */ uint32_t mode, pad; };
 enum sp_tool_kind { SP_TOOL_BOOTSTRAP = 1 /* stdout: tar of the tree */, SP_TOOL_KERNEL /* share/tools/kernel.sh HOME/kernel */ };
 struct sp_tool { char id[SP_ID]; uint32_t kind; uint32_t pad; char variant[32]; /* recipe name, name_ok() */ };
+struct sp_save { char id[SP_ID]; uint32_t ram_mib; uint32_t skip_zero; /* pages of zeros are not saved: the RAM began empty */ };
+struct sp_saved { uint32_t pages, pad; uint64_t ns; };
 struct sp_hello { uint32_t version, cgroup; uint64_t uid_base; uint32_t features, pad; char note[160]; };
 
 struct sp_req {
     uint32_t version, op;
     uint64_t seq; /* echoed; 0 is for events */
-    union { struct sp_id id; struct sp_box box; struct sp_vm vm; struct sp_page page; struct sp_limits limits; struct sp_pack pack; struct sp_tool tool; } u;
+    union { struct sp_id id; struct sp_box box; struct sp_vm vm; struct sp_page page; struct sp_limits limits; struct sp_pack pack; struct sp_tool tool; struct sp_save save; } u;
 };
 
 struct sp_exit { char id[SP_ID]; uint32_t kind; int32_t code; /* exit status or signal */ int32_t signaled; uint32_t oom_kills; };
@@ -98,5 +107,5 @@ struct sp_rep {
     uint64_t seq;     /* 0: event, u.exit is set */
     int32_t rc, pad;  /* 0 or -1 with err */
     struct err err;
-    union { struct sp_hello hello; struct sp_info info; struct sp_listing listing; struct sp_stat stat; struct sp_exit exit; } u;
+    union { struct sp_hello hello; struct sp_info info; struct sp_listing listing; struct sp_stat stat; struct sp_exit exit; struct sp_saved saved; } u;
 };

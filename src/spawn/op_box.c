@@ -65,7 +65,7 @@ static int start(struct server *s, struct box *b, const struct sp_box *q, struct
     int agent = server_program(s, "hutch-agent", &s->agent, s->agent_id, e);
     if (agent < 0 || box_take_slot(b, e))
         return -1;
-    b->has_dir = true;
+    b->has_dir = !disk_upper_exists(s, b->id); /* a paused one's layer must survive a start that fails */
     b->upper = disk_upper(s, b->id, q->disk_mib, q->inodes, e);
     if (b->upper < 0)
         return -1;

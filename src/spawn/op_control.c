@@ -138,6 +138,10 @@ static int on_box(struct server *s, struct request *r, struct err *e)
         server_ok(s, r->gen, r->q->seq);
         return 0;
     }
+    if (r->q->op == SP_RELEASE && !b) {
+        server_ok(s, r->gen, r->q->seq);
+        return 0;
+    }
     if (!b || (b->files_leaving && r->q->op != SP_REMOVE))
         return err_set(e, E_NOT_FOUND, "no box %s", id);
     switch (r->q->op) {
@@ -146,7 +150,8 @@ static int on_box(struct server *s, struct request *r, struct err *e)
     case SP_STAT:
         return stat_box(s, r, b);
     case SP_REMOVE:
-        box_remove(b, r->gen, r->q->seq);
+    case SP_RELEASE:
+        box_remove(b, r->q->op == SP_RELEASE, r->gen, r->q->seq);
         return 0;
     case SP_KILL:
         box_kill(b);
@@ -173,6 +178,7 @@ int op_control(struct server *s, struct request *r, struct err *e)
     case SP_ATTACH:
     case SP_STAT:
     case SP_REMOVE:
+    case SP_RELEASE:
     case SP_KILL:
     case SP_FREEZE:
     case SP_THAW:

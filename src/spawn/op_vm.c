@@ -17,8 +17,8 @@
 #include <sys/stat.h>
 
 #define QEMU      "/usr/bin/qemu-system-x86_64"
-#define ARGS_MAX  96
-#define TEXT_MAX  6144
+#define ARGS_MAX  160
+#define TEXT_MAX  12288
 #define VM_PIDS   128u /* threads of one QEMU: vCPUs, disk workers */
 
 struct args { char *v[ARGS_MAX]; int n; char text[TEXT_MAX]; size_t used; bool full; };
@@ -54,6 +54,7 @@ static const struct { const char *name; int mode; bool memfd, reopened; } want[S
     [SPF_DISK_BASE] = {"base disk", O_RDONLY, false, false},
     [SPF_KERNEL] = {"kernel", -1, false, true},
     [SPF_INITRD] = {"initrd", -1, false, true},
+    [SPF_LAYER ... SPF_MAX - 1] = {"disk layer", O_RDONLY, false, false},
 };
 
 static int check_fd(int fd, int i, uint32_t ram_mib, struct err *e)
@@ -104,33 +105,38 @@ static int check(const struct sp_vm *q, struct request *r, int fd[SPF_MAX], stru
     }
     if (n != r->nfds)
         return err_set(e, E_INVALID, "too many descriptors");
+    for (int i = SPF_LAYER + 1; i < SPF_MAX; i++)
+        if (fd[i] >= 0 && fd[i - 1] < 0)
+            return err_set(e, E_INVALID, "disk layers must be given without a gap");
     return sp_limit_ok(&q->limit, e);
 }
 
 /* ---- the command line ----------------------------------------------------------------------------------------- */
 
+/* One node of the disk's chain; returns its name for the one above it. locking=off: exclusivity is ours to give, and all
+ * but the top are shared by many. */
+static const char *disk_node(struct args *a, const char *node, int set, int fd, const char *format, const char *below, bool top)
+{
+    const char *ro = top ? "off" : "on";
+    arg(a, "-add-fd");
+    arg(a, "fd=%d,set=%d", fd, set);
+    arg(a, "-blockdev");
+    arg(a, "driver=file,node-name=%s-file,filename=/dev/fdset/%d,read-only=%s,auto-read-only=off,locking=off,discard=unmap", node, set, ro);
+    arg(a, "-blockdev");
+    arg(a, "driver=%s,node-name=%s,file=%s-file%s%s,read-only=%s%s", format, node, node, below ? ",backing=" : "", below ? below : "", ro,
+        top ? ",discard=unmap" : "");
+    return node;
+}
+
 static void disk_args(struct args *a, const int fd[SPF_MAX])
 {
-    static const char *const node[] = {"top", "mid", "base"};
-    static const char *const format[] = {"qcow2", "qcow2", "raw"};
-    for (int i = 2; i >= 0; i--) {
-        int f = fd[SPF_DISK_TOP + i];
-        const char *ro = i ? "on" : "off";
-        if (f < 0)
-            continue;
-        arg(a, "-add-fd");
-        arg(a, "fd=%d,set=%d", f, i + 1);
-        arg(a, "-blockdev");
-        /* locking=off: exclusivity is ours to give, and the base is shared by many */
-        arg(a, "driver=file,node-name=%s-file,filename=/dev/fdset/%d,read-only=%s,auto-read-only=off,locking=off,discard=unmap", node[i],
-            i + 1, ro);
-        arg(a, "-blockdev");
-        if (i == 2)
-            arg(a, "driver=%s,node-name=%s,file=%s-file,read-only=%s", format[i], node[i], node[i], ro);
-        else
-            arg(a, "driver=%s,node-name=%s,file=%s-file,backing=%s,read-only=%s%s", format[i], node[i], node[i],
-                i == 0 && fd[SPF_DISK_MID] >= 0 ? "mid" : "base", ro, i ? "" : ",discard=unmap");
-    }
+    static const char *const layer[SP_LAYERS_MAX] = {"l0", "l1", "l2", "l3", "l4", "l5", "l6", "l7"};
+    const char *at = disk_node(a, "base", 3, fd[SPF_DISK_BASE], "raw", NULL, false);
+    if (fd[SPF_DISK_MID] >= 0)
+        at = disk_node(a, "mid", 2, fd[SPF_DISK_MID], "qcow2", at, false);
+    for (int i = 0; i < SP_LAYERS_MAX && fd[SPF_LAYER + i] >= 0; i++)
+        at = disk_node(a, layer[i], 10 + i, fd[SPF_LAYER + i], "qcow2", at, false);
+    (void)disk_node(a, "top", 1, fd[SPF_DISK_TOP], "qcow2", at, true);
 }
 
 static void boot_args(struct args *a, const struct sp_vm *q, const int fd[SPF_MAX])
@@ -162,7 +168,8 @@ static int command_line(struct args *a, const struct sp_vm *q, const int fd[SPF_
     arg(a, "-smp");
     arg(a, "%u", q->vcpus);
     arg(a, "-object");
-    arg(a, "memory-backend-file,id=mem0,size=%uM,mem-path=/proc/self/fd/%d,share=%s", q->ram_mib, fd[SPF_RAM], q->incoming ? "off" : "on");
+    arg(a, "memory-backend-file,id=mem0,size=%uM,mem-path=/proc/self/fd/%d,share=%s", q->ram_mib, fd[SPF_RAM],
+        q->incoming || q->ram_private ? "off" : "on");
     arg(a, "-nodefaults");
     arg(a, "-no-user-config");
     arg2(a, "-display", "none");

@@ -152,6 +152,9 @@ static void dispatch(struct server *s, struct request *r)
     case SP_TOOL:
         rc = op_tool(s, r, &e);
         break;
+    case SP_VM_SAVE:
+        rc = op_save(s, r, &e);
+        break;
     default:
         rc = op_control(s, r, &e);
     }

@@ -43,6 +43,7 @@ struct box {
     uint64_t start_gen;           /* … on which connection */
     int start_fds[3], nstart_fds; /* what it gets besides (pack, tool: read ends of pipes); owned */
     bool removing, files_leaving;  /* SP_REMOVE was asked; the worker deletes its files */
+    bool keep_files;              /* SP_RELEASE: boxes/<id> stays */
     struct { uint64_t seq, gen; } remover[4];
     int nremovers;
     int64_t retry_at;             /* cgroup removal; 0: none */
@@ -130,7 +131,7 @@ int box_fds(const struct box *b, int *fds);                 /* what a start or a
 void box_info(const struct box *b, struct sp_info *ret);
 void box_kill(struct box *b);
 void box_discard(struct box *b);                            /* before anything of it ran: kill, wait, undo all, forget */
-void box_remove(struct box *b, uint64_t gen, uint64_t seq); /* kill if alive, then everything goes, then the answer */
+void box_remove(struct box *b, bool keep_files, uint64_t gen, uint64_t seq); /* kill if alive, then everything goes, then the answer */
 int box_remove_dir(struct server *s, const char *id);
 void box_files_removed(struct server *s, const char *id);
 void box_worker_lost(struct server *s);
@@ -140,6 +141,7 @@ int box_retry(struct server *s, int64_t now);               /* due cgroup remova
 int disk_template(struct server *s, const char *id, struct err *e) __attribute__((warn_unused_result)); /* -> detached mount, borrowed */
 void disk_template_drop(struct server *s, const char *id);
 int disk_upper(struct server *s, const char *box, uint32_t mib, uint32_t inodes, struct err *e) __attribute__((warn_unused_result)); /* -> mount, owned */
+bool disk_upper_exists(struct server *s, const char *box);
 void disk_refill(struct server *s);                          /* orders layers from the worker */
 int disk_ready_make(struct server *s, uint64_t serial, uint32_t mib, uint32_t inodes, struct err *e) __attribute__((warn_unused_result)); /* in the worker */
 void disk_ready_done(struct server *s, uint64_t serial, uint32_t mib, uint32_t inodes, int mnt, const struct err *e);
@@ -162,6 +164,7 @@ int op_box_start(struct server *s, struct request *r, struct err *e);
 int op_vm_start(struct server *s, struct request *r, struct err *e);
 int op_pack(struct server *s, struct request *r, struct err *e);
 int op_tool(struct server *s, struct request *r, struct err *e);
+int op_save(struct server *s, struct request *r, struct err *e);
 int op_control(struct server *s, struct request *r, struct err *e);
 
 static inline bool sp_id_ok(const char id[SP_ID]);

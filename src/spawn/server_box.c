@@ -191,7 +191,7 @@ static void remove_done(struct box *b)
 
 static void remove_files(struct box *b)
 {
-    bool files = b->kind == SP_KIND_BOX || b->kind == SP_KIND_VM;
+    bool files = (b->kind == SP_KIND_BOX || b->kind == SP_KIND_VM) && !b->keep_files;
     if (b->files_leaving)
         return;
     if (files && worker_remove(b->srv, b->id)) {
@@ -410,7 +410,8 @@ void box_discard(struct box *b)
     try_remove(b);
 }
 
-void box_remove(struct box *b, uint64_t gen, uint64_t seq)
+/* A release that meets a removal under way is one: who wants the files gone has the last word. */
+void box_remove(struct box *b, bool keep_files, uint64_t gen, uint64_t seq)
 {
     int room = (int)(sizeof b->remover / sizeof *b->remover);
     if (b->nremovers < room) {
@@ -420,6 +421,7 @@ void box_remove(struct box *b, uint64_t gen, uint64_t seq)
         server_ok(b->srv, gen, seq); /* a fifth caller hears that it is under way */
     }
     bool first = !b->removing;
+    b->keep_files = keep_files && (first || b->keep_files);
     b->removing = true;
     if (b->state == BX_DEAD) {
         if (first && !b->retry_at)
@@ -427,7 +429,8 @@ void box_remove(struct box *b, uint64_t gen, uint64_t seq)
         return; /* else: under way already, the answer comes with the first one's */
     }
     if (b->upper >= 0) {
-        disk_abandon(b->upper);
+        if (!keep_files)
+            disk_abandon(b->upper);
         close_fd(&b->upper); /* before the kill: the dying init, not we, unmounts */
     }
     box_kill(b);

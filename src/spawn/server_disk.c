@@ -215,6 +215,12 @@ static struct pool *pool_of(struct server *s, uint32_t mib, uint32_t inodes)
     return oldest;
 }
 
+bool disk_upper_exists(struct server *s, const char *box)
+{
+    auto_fd fd = server_home_open(s, O_RDONLY, NULL, "boxes/%s/upper.ext4", box);
+    return fd >= 0;
+}
+
 int disk_upper(struct server *s, const char *box, uint32_t mib, uint32_t inodes, struct err *e)
 {
     mib = (mib + 63) / 64 * 64; /* few different sizes */

@@ -62,8 +62,9 @@ enum agent_op {
     OP_CONNECT,   /* T_PORT, T_CREDIT -> EV_STARTED once connected to 127.0.0.1 or ::1; DATA(CH_TUNNEL) both ways, FR_EOF half-close; FR_RES at the end */
     OP_GROW,      /* vm: grow the root file system to its device -> T_DISK_BYTES */
     OP_SYNC,      /* [T_FLAGS: SYNC_DROP = also drop clean caches]: flush file systems */
-    OP_FREEZE,    /* [T_FLAGS: FREEZE_USER_ONLY]: freeze user processes and file systems (before a snapshot) */
-    OP_THAW,
+    OP_FREEZE,    /* [T_FLAGS: FREEZE_*]: freeze user processes, sync, freeze file systems (before a snapshot) */
+    OP_THAW,      /* the other way round. [T_ENTROPY], [T_WALL_NS], [T_FILE*], [T_FLAGS: THAW_HOOKS] as for OP_CONFIGURE, in between:
+                   * file systems thaw first, user processes last */
     OP_SHUTDOWN,  /* kill everything, sync, power off / exit */
     OP_MAX
 };
@@ -79,13 +80,16 @@ enum agent_event {
 enum exit_kind { EXIT_CODE = 1, EXIT_SIGNAL, EXIT_OOM, EXIT_TIMEOUT };
 
 enum { CFG_NO_CLOCK = 1 /* container: the clock is the host's */, CFG_PRIME = 2 /* template build: leave machine-id empty, run no hooks */,
-       CFG_TAKEOVER = 4 /* the daemon restarted, the guest did not: run no hooks */ };
+       CFG_TAKEOVER = 4 /* the daemon restarted, the guest did not: run no hooks */,
+       CFG_RESUME = 8 /* the sandbox itself, from disk: entropy, clock, generation; what is frozen stays so until OP_THAW, nothing is written */ };
+enum { THAW_HOOKS = 1 };
 enum { SIG_ONE = 1, SIG_TREE = 2 /* with SIGKILL: the group and everything that came out of it */ };
 enum { FILE_PARENTS = 1, FILE_RECURSIVE = 2, FILE_APPEND = 4, FILE_EXCL = 8, FILE_OWN = 16 /* an existing file becomes the user's too */ };
 enum { WATCH_RECURSIVE = 1, WATCH_ENTRY = 2 };
 enum { STAT_REMOTE = 1 /* on a network or FUSE file system, links followed */ };
 enum { SYNC_DROP = 1 };
-enum { FREEZE_USER_ONLY = 1 /* memory is saved with the disk: file systems are synced, not frozen */ };
+enum { FREEZE_USER_ONLY = 1 /* memory is saved with the disk: file systems are synced, not frozen */,
+       FREEZE_QUICK = 2 /* not even synced: memory stays where it is (standby) */ };
 
 enum tag {
     T_MESSAGE = 1, T_ENTROPY, T_WALL_NS, T_HOSTNAME, T_MACHINE_ID, T_GENERATION, T_SANDBOX, T_ENV, T_USER, T_CWD, T_FILE, T_FLAGS,

@@ -300,7 +300,7 @@ static void files_done(void *arg)
     b->stage = ST_LAUNCH;
     b->in_flight = true;
     b->box = true;
-    vm_launch(b->host, NULL, &req, fds, 5, -1, on_launched, b);
+    vm_launch(b->host, (struct vm_launch){.req = &req, .fds = fds, .nfds = 5, .state_fd = -1}, on_launched, b);
 }
 
 static void attempt_start(struct vm_build *b)

@@ -81,8 +81,9 @@ int varmanifest_read(const char *p, size_t n, const struct vm_spec *spec, const 
     if (same_num(j, "format", VM_FORMAT, e) || same_str(j, "key", key, e) || same_str(j, "template", spec->template_id, e) ||
         same_num(j, "ram_mib", spec->ram_mib, e) || same_num(j, "vcpus", spec->vcpus, e) || same_num(j, "disk_mib", spec->disk_mib, e) ||
         same_str(j, "accel", id->accel == SP_ACCEL_KVM ? "kvm" : "tcg", e) || same_str(j, "cpu", id->cpu, e) ||
-        same_str(j, "qemu", id->qemu, e) || same_str(j, "kernel", id->kernel, e) || same_str(j, "kernel_sums", id->kernel_sums, e) ||
-        same_str(j, "agent", id->agent, e))
+        same_str(j, "qemu", id->qemu, e))
+        return -1;
+    if (*id->agent && (same_str(j, "kernel", id->kernel, e) || same_str(j, "kernel_sums", id->kernel_sums, e) || same_str(j, "agent", id->agent, e)))
         return -1;
     int64_t tsc = 0;
     if (json_i64(j, "tsc_khz", 0, UINT32_MAX, 0, &tsc, NULL))

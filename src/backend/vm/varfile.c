@@ -400,5 +400,7 @@ int varfile_open(struct varfile *f, int home, const struct vm_spec *spec, const 
         return err_set(e, E_CONFLICT, "the VM snapshot lacks a file; it must be rebuilt");
     f->ram_fd = load_ram(ram, (uint64_t)spec->ram_mib << 20, &m.ram, e);
     f->ram_bytes = m.ram.bytes;
+    memcpy(f->ram_sha256, m.ram.sha256, sizeof f->ram_sha256);
+    memcpy(f->disk_sha256, m.disk.sha256, sizeof f->disk_sha256);
     return f->ram_fd < 0 ? -1 : 0;
 }

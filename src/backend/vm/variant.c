@@ -109,10 +109,8 @@ static void ready_now(void *arg)
     free(r);
 }
 
-void vm_variant_load(struct vm_host *h, const struct vm_spec *spec, vm_variant_cb *cb, void *arg)
+static void load_any(struct vm_host *h, const struct vm_spec *spec, const char *key, bool current, vm_variant_cb *cb, void *arg)
 {
-    char key[VM_KEY_SIZE];
-    vm_key(h, spec, key);
     struct vm_variant *v = h->ready ? find(h, key) : NULL;
     int home = -1;
     if (!h->ready || (v && !v->loading) || (!v && (home = fcntl(h->conf.home_fd, F_DUPFD_CLOEXEC, 0)) < 0)) {
@@ -130,7 +128,7 @@ void vm_variant_load(struct vm_host *h, const struct vm_spec *spec, vm_variant_c
         v->refs = 1; /* of the load */
         v->loading = true;
         v->spec = *spec;
-        memcpy(v->key, key, sizeof key);
+        memcpy(v->key, key, sizeof v->key);
         varfile_init(&v->file);
         list_init(&v->waiters);
         list_add_tail(&h->variants, &v->node);
@@ -139,8 +137,10 @@ void vm_variant_load(struct vm_host *h, const struct vm_spec *spec, vm_variant_c
         l->v = v;
         l->spec = *spec;
         l->ident = h->ident;
+        if (!current)
+            l->ident.agent[0] = '\0';
         l->home = home;
-        memcpy(l->key, key, sizeof key);
+        memcpy(l->key, key, sizeof l->key);
         varfile_init(&l->file);
         job_run(h->conf.jobs, load_work, load_done, l);
     }
@@ -148,4 +148,18 @@ void vm_variant_load(struct vm_host *h, const struct vm_spec *spec, vm_variant_c
     w->cb = cb;
     w->arg = arg;
     list_add_tail(&v->waiters, &w->node);
+}
+
+void vm_variant_load(struct vm_host *h, const struct vm_spec *spec, vm_variant_cb *cb, void *arg)
+{
+    char key[VM_KEY_SIZE];
+    vm_key(h, spec, key);
+    load_any(h, spec, key, true, cb, arg);
+}
+
+void variant_load_key(struct vm_host *h, const struct vm_spec *spec, const char *key, vm_variant_cb *cb, void *arg)
+{
+    char copy[VM_KEY_SIZE];
+    (void)snprintf(copy, sizeof copy, "%s", key);
+    load_any(h, spec, copy, false, cb, arg);
 }

@@ -32,7 +32,9 @@ struct vm {
     struct io pid_io;
     struct timer watchdog; /* of OP_RESTORE and OP_QUIT, which end by an event */
     enum vm_run run;
-    bool dead, exited;
+    bool dead, exited, known;
+    struct vm_machine machine; /* if known */
+    struct vm_saving *saving;  /* waits for the device state */
     struct list ops;
     void (*on_lost)(void *, struct vm *, const struct err *);
     void *lost_arg;
@@ -42,6 +44,9 @@ enum vm_run vm_run_state(const struct vm *vm) { return vm->run; }
 const char *vm_id(const struct vm *vm) { return vm->id; }
 int vm_chan(const struct vm *vm) { return vm->chan_fd; }
 int vm_pidfd(const struct vm *vm) { return vm->pidfd; }
+struct vm_host *vm_host_of(struct vm *vm) { return vm->host; }
+void vm_set_saving(struct vm *vm, struct vm_saving *s) { vm->saving = s; }
+struct vm_machine *vm_machine_of(struct vm *vm) { return vm->known ? &vm->machine : NULL; }
 void vm_on_lost(struct vm *vm, void (*fn)(void *, struct vm *, const struct err *), void *arg)
 {
     vm->on_lost = fn;
@@ -228,6 +233,8 @@ void vm_free(struct vm *vm)
         list_del(&o->node);
         free(o);
     }
+    if (vm->saving)
+        saving_vm_freed(vm->saving);
     cleanup_fd(&vm->pidfd);
     cleanup_fd(&vm->chan_fd);
     cleanup_fd(&vm->state_fd);
@@ -263,7 +270,8 @@ struct launch { /* a machine on its way to its owner: started, or adopted */
     struct vm_variant *variant; /* reference or NULL */
     struct vm *vm;              /* once its process is there */
     char id[SP_ID];
-    bool incoming, adopted;
+    bool incoming, adopted, keep_files, known;
+    struct vm_machine machine;
     int state_fd;
     vm_cb *cb;
     void *arg;
@@ -272,16 +280,18 @@ struct launch { /* a machine on its way to its owner: started, or adopted */
 
 static void ignore_reply(void *arg, const struct sp_rep *rep, int *fds, int nfds) { (void)arg, (void)rep, (void)fds, (void)nfds; }
 
-void vm_remove_box(struct vm_host *h, const char *id)
+static void end_box(struct vm_host *h, const char *id, uint32_t op)
 {
     if (h->closed)
         return;
-    struct sp_req q = {.op = SP_REMOVE};
+    struct sp_req q = {.op = op};
     (void)snprintf(q.u.id.id, sizeof q.u.id.id, "%s", id);
     struct err e;
     if (spawn_call(h->conf.spawn, &q, NULL, 0, ignore_reply, NULL, &e))
         return; /* a lost spawner is reported by its on_lost, and takes its boxes along or is asked again at adoption */
 }
+void vm_remove_box(struct vm_host *h, const char *id) { end_box(h, id, SP_REMOVE); }
+void vm_release_box(struct vm_host *h, const char *id) { end_box(h, id, SP_RELEASE); }
 
 static void launch_free(struct launch *l)
 {
@@ -311,7 +321,7 @@ static void launch_end(struct launch *l, const struct err *e)
     if (e || closed)
         vm_free(l->vm);
     if (e && !l->adopted)
-        vm_remove_box(l->host, l->id);
+        end_box(l->host, l->id, l->keep_files ? SP_RELEASE : SP_REMOVE);
     launch_free(l);
     if (!closed)
         cb(arg, vm, e ? &why : NULL);
@@ -357,6 +367,7 @@ static void on_started(void *arg, const struct sp_rep *rep, int *fds, int nfds)
     }
     struct vm *vm = vm_new(l->host, l->variant, l->id, take_fd(&fds[0]), take_fd(&fds[1]), take_fd(&l->state_fd));
     l->vm = vm;
+    vm->known = l->known, vm->machine = l->machine;
     int64_t limit = l->host->conf.qmp_timeout_ns;
     struct op *o = op_new(vm, OP_READY, on_slot, l);
     vm->run = l->incoming ? VM_SLOT : VM_RUNNING;
@@ -368,12 +379,17 @@ static void on_started(void *arg, const struct sp_rep *rep, int *fds, int nfds)
         qmp_command(vm->qmp, "query-status", NULL, -1, limit, NULL, NULL); /* its deadline covers the handshake */
 }
 
-void vm_launch(struct vm_host *h, struct vm_variant *v, const struct sp_vm *req, const int *fds, int nfds, int state_fd, vm_cb *cb, void *arg)
+void vm_launch(struct vm_host *h, struct vm_launch a, vm_cb *cb, void *arg)
 {
-    struct launch *l = launch_new(h, v, req->id, state_fd, cb, arg);
-    l->incoming = req->incoming;
-    struct sp_req q = {.op = SP_VM_START, .u.vm = *req};
-    if (spawn_call(h->conf.spawn, &q, fds, nfds, on_started, l, &l->err))
+    struct launch *l = launch_new(h, a.variant, a.req->id, a.state_fd, cb, arg);
+    l->incoming = a.req->incoming;
+    l->keep_files = a.keep_files;
+    if (a.machine) {
+        l->known = true;
+        l->machine = *a.machine;
+    }
+    struct sp_req q = {.op = SP_VM_START, .u.vm = *a.req};
+    if (spawn_call(h->conf.spawn, &q, a.fds, a.nfds, on_started, l, &l->err))
         loop_defer(h->conf.loop, launch_fail_later, l);
 }
 
@@ -451,6 +467,7 @@ void vm_adopt(struct vm_host *h, struct vm_variant *v, const char *box_id, int p
     int state = v ? fd_reopen(v->file.state_fd, O_RDONLY) : -1;
     struct vm *vm = l->vm = vm_new(h, v, box_id, pidfd, chan_fd, state);
     vm->run = VM_STOPPED;
+    vm->known = !vm_machine_read(h->conf.home_fd, box_id, &vm->machine, NULL); /* a small file, at start-up: may block */
     struct op *o = op_new(vm, OP_READY, on_slot, l);
     vm->qmp = qmp_new(h->conf.loop, qmp_fd, false, &qmp_events, vm, on_status, o);
     qmp_command(vm->qmp, "query-name", NULL, -1, h->conf.qmp_timeout_ns, NULL, NULL); /* its deadline covers the query */

@@ -30,6 +30,7 @@ struct jobs;
 struct spawn_client;
 
 #define VM_KEY_SIZE 33 /* 32 hex + NUL */
+#define VM_SHA_SIZE 65
 
 /* ---- host ------------------------------------------------------------------------------------------------------ */
 
@@ -103,6 +104,25 @@ void vm_build_prepared(struct vm_build *b, const struct err *why);
 const char *vm_build_id(const struct vm_build *b);
 void vm_build_cancel(struct vm_build *b); /* no callback follows; its VM is killed and its files removed */
 
+/* ---- what a machine stands on ---------------------------------------------------------------------------------- */
+
+/* Snapshots whose disk lies between the variant's and the machine's own, lowest first. */
+struct vm_layers { char id[SP_LAYERS_MAX][SP_ID]; int n; };
+
+/* boxes/<bid>/machine.json: written before a machine starts and whenever it changes, so that whoever comes later (a
+ * successor of the daemon, a resume, a cold boot) can put the same machine together. */
+struct vm_machine {
+    struct vm_spec spec;
+    char key[VM_KEY_SIZE];                              /* of its variant */
+    char ram_sha256[VM_SHA_SIZE], disk_sha256[VM_SHA_SIZE]; /* … which, rebuilt, would be another */
+    char image[SP_ID];                                  /* snapshot whose memory lies over the variant's; "": none */
+    bool booted;                                        /* its RAM began empty: booted from its disk, not restored */
+    struct vm_layers layers;
+    uint32_t top;                                       /* its own disk: disk.qcow2, disk-1.qcow2, … */
+    bool switching;                                     /* a new top is being put on (a snapshot is taken) */
+};
+int vm_machine_read(int home_fd, const char *box_id, struct vm_machine *ret, struct err *e); /* blocks */
+
 /* ---- machines -------------------------------------------------------------------------------------------------- */
 
 struct vm;
@@ -123,6 +143,31 @@ void vm_cont(struct vm *vm, vm_cb *cb, void *arg);
 /* Device state of a *stopped* vm into fd (O_WRONLY, empty file; stays the caller's; a duplicate is passed). */
 void vm_save_state(struct vm *vm, int fd, vm_cb *cb, void *arg);
 void vm_quit(struct vm *vm, vm_cb *cb, void *arg); /* orderly: disks flushed and closed; done when the process is gone */
+
+/* ---- a machine on disk: pause, resume, cold boot ---- */
+
+/* A VM's memory and devices on their way to boxes/<bid>/saved, or to a snapshot. Three steps, so that what can be done
+ * before and after is not done while the guest stands still: new (files are made), take (the vm must be stopped), publish
+ * (manifest, sync, rename: it is there whole, or not at all). The vm is only used in `take`. */
+struct vm_saving;
+struct vm_saved { uint64_t generation; bool memory; uint32_t pages; uint64_t bytes; /* on disk, without the disk layer */ int64_t at_wall_ns; };
+typedef void vm_saving_cb(void *arg, struct vm_saving *s, const struct err *e);
+/* memory: false keeps the files only; take is then left out, and a resume boots. snapshot_id: NULL = for its own box. */
+struct vm_saving *vm_saving_new(struct vm *vm, const char *snapshot_id, bool memory, vm_saving_cb *cb, void *arg);
+void vm_saving_take(struct vm_saving *s, vm_saving_cb *cb, void *arg);
+void vm_saving_publish(struct vm_saving *s, uint64_t generation, vm_saving_cb *cb, void *arg);
+const struct vm_saved *vm_saving_facts(const struct vm_saving *s); /* after publish */
+void vm_saving_free(struct vm_saving *s); /* no callback follows; what was not published is removed. NULL is fine */
+
+/* What vm_saving_publish left for a box. E_NOT_FOUND: nothing. E_CONFLICT: unusable here (other emulator, damage). Blocks. */
+int vm_saved_read(struct vm_host *h, const char *box_id, struct vm_saved *ret, struct err *e);
+void vm_saved_drop(struct vm_host *h, const char *box_id); /* its machine runs again; on a worker */
+
+/* A slot on boxes/<bid> as it was saved, every page checked; vm_restore() then brings it back. Failure leaves all as it
+ * was (SP_RELEASE). Saved without memory: E_NOT_FOUND, boot it. */
+void vm_resume(struct vm_host *h, const char *box_id, const struct vm_limits *lim, vm_cb *cb, void *arg);
+/* The machine of boxes/<bid> booted from its disk: a new kernel, the files as they were. Done when the vCPUs run. */
+void vm_boot(struct vm_host *h, const char *box_id, const struct vm_limits *lim, vm_cb *cb, void *arg);
 
 /* Take over a VM of an earlier daemon: fds from SP_ATTACH (pidfd, chan, qmp; moved, also on failure). v may be NULL
  * when its variant is no longer loaded (a slot that was never restored is then useless: free it). Done when QEMU

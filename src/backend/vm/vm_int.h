@@ -45,6 +45,7 @@ struct varfile { /* an opened variant; all fds owned, -1 if not open */
     int ram_fd;  /* sealed memfd */
     int state_fd, disk_fd, base_fd;
     uint64_t ram_bytes; /* not zero */
+    char ram_sha256[SHA256_HEX], disk_sha256[SHA256_HEX];
 };
 void varfile_init(struct varfile *f);
 void varfile_close(struct varfile *f);
@@ -73,7 +74,8 @@ struct manifest_file { uint64_t bytes; char sha256[SHA256_HEX]; };
 struct manifest { struct manifest_file state, disk, ram; uint64_t base_bytes; int64_t base_mtime_ns; };
 struct buf;
 void varmanifest_write(struct buf *out, const struct vm_spec *spec, const struct vm_identity *id, const char *key, const struct manifest *m);
-/* E_CONFLICT unless every field says what we would have written. */
+/* E_CONFLICT unless every field says what we would have written. An identity with an empty agent stands for any guest
+ * software: what is inside a saved machine is its own business, the emulator around it is not. */
 int varmanifest_read(const char *p, size_t n, const struct vm_spec *spec, const struct vm_identity *id, const char *key, struct manifest *ret,
                   struct err *e);
 
@@ -89,9 +91,56 @@ struct vm_variant {
     struct list waiters;
 };
 void variant_forget(struct vm_host *h, const char *key); /* the next load reads the files again */
+/* As vm_variant_load, but of one that was once built, whatever kernel and agent are current. */
+void variant_load_key(struct vm_host *h, const struct vm_spec *spec, const char *key, vm_variant_cb *cb, void *arg);
+
+/* ---- machine.c, saved.c: blocking, for workers ---- */
+
+int machine_write(int home, const char *box_id, const struct vm_machine *m, bool durable, struct err *e);
+void machine_of_variant(const struct vm_variant *v, struct vm_machine *ret);
+void machine_top_name(uint32_t top, char out[24]);
+struct jw;
+struct json;
+void machine_put(struct jw *w, const struct vm_machine *m);                       /* members of an open object */
+int machine_get(struct json *j, struct vm_machine *ret, struct err *e);
+
+struct savedtmp {          /* a saved machine being written */
+    int parent, dir;       /* boxes/<bid> or snapshots, and the temporary directory in it */
+    char tmp[SP_ID + 8], name[SP_ID];
+    int state_fd, index_fd; /* rw */
+    int dev_fd;            /* memfd: device state as QEMU writes it */
+    bool memory;
+};
+void savedtmp_init(struct savedtmp *t);
+int savedtmp_open(struct savedtmp *t, int home, const char *box_id, const char *snapshot_id, bool memory, struct err *e);
+/* Device state behind the pages, manifest, sync, rename. */
+int savedtmp_publish(struct savedtmp *t, const struct vm_machine *m, const struct vm_identity *id, struct vm_saved *facts, struct err *e);
+void savedtmp_drop(struct savedtmp *t); /* close; remove what was not published */
+
+struct savedfile { int state_fd, index_fd; struct vm_machine machine; struct vm_saved facts; };
+void savedfile_close(struct savedfile *f);
+/* dir: of the saved machine. Facts and identity are checked; the pages only by savedfile_verify. */
+int savedfile_open(struct savedfile *f, int dir, const struct vm_identity *id, struct err *e);
+int savedfile_verify(const struct savedfile *f, struct err *e);
+void saved_remove(int home, const char *box_id);
+int saved_dir_open(int home, const char *box_id, const char *snapshot_id, struct err *e);
 
 /* ---- vm.c ---- */
 
 /* Ask the spawner for a QEMU and connect to it. fds are borrowed until this returns. cb as in vm_start. */
-void vm_launch(struct vm_host *h, struct vm_variant *v, const struct sp_vm *req, const int *fds, int nfds, int state_fd, vm_cb *cb, void *arg);
-void vm_remove_box(struct vm_host *h, const char *id); /* SP_REMOVE, nobody waits */
+struct vm_launch {
+    const struct sp_vm *req;
+    const int *fds;
+    int nfds;
+    int state_fd;                     /* moved; -1: none */
+    struct vm_variant *variant;       /* or NULL */
+    const struct vm_machine *machine; /* or NULL; copied */
+    bool keep_files;                  /* a failure leaves boxes/<bid> alone */
+};
+void vm_launch(struct vm_host *h, struct vm_launch l, vm_cb *cb, void *arg);
+void vm_remove_box(struct vm_host *h, const char *id);  /* SP_REMOVE, nobody waits */
+void vm_release_box(struct vm_host *h, const char *id); /* SP_RELEASE, likewise */
+struct vm_host *vm_host_of(struct vm *vm);
+struct vm_machine *vm_machine_of(struct vm *vm);        /* NULL: not known */
+void vm_set_saving(struct vm *vm, struct vm_saving *s);  /* told when the vm is freed meanwhile */
+void saving_vm_freed(struct vm_saving *s);              /* save.c */
