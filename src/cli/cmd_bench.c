@@ -40,7 +40,7 @@ static double median(double *v, int n)
 
 static double on_host(int n)
 {
-    double v[ROUNDS_MAX];
+    double v[ROUNDS_MAX] = {0};
     char *argv[] = {(char *)(uintptr_t)PROGRAM, NULL}, *env[] = {NULL};
     for (int i = 0; i < n; i++) {
         pid_t pid;
