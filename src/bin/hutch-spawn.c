@@ -9,7 +9,7 @@
 
 static int usage(void)
 {
-    (void)fprintf(stderr, "usage: hutch-spawn --home DIR --run DIR --share DIR --bin DIR [--allow-uid N]\n");
+    (void)fprintf(stderr, "usage: hutch-spawn --home DIR --run DIR --share DIR --bin DIR [--allow-uid N] [--egress-uid N]\n");
     return 64;
 }
 
@@ -17,7 +17,7 @@ int main(int argc, char **argv)
 {
     static struct server s;
     struct err e;
-    uint64_t uid = 0;
+    uint64_t uid = 0, egress = 0;
     if (argc == 2 && !strcmp(argv[1], "--version")) {
         printf("hutch-spawn %s\n", HUTCH_VERSION);
         return 0;
@@ -34,6 +34,8 @@ int main(int argc, char **argv)
             s.share = v;
         else if (!strcmp(argv[i], "--bin"))
             s.bin = v;
+        else if (!strcmp(argv[i], "--egress-uid") && str_u64(str_of(v), &egress) && egress && egress <= 0xfffffffeu)
+            s.egress_uid = (uint32_t)egress;
         else if (strcmp(argv[i], "--allow-uid") || !str_u64(str_of(v), &uid) || uid > 0xfffffffeu)
             return usage();
     }

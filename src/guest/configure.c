@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "guest/identity.h"
+#include "guest/network.h"
 #include "guest/path.h"
 #include "guest/spawn.h"
 #include "guest/sys.h"
@@ -176,6 +177,10 @@ static int configure(struct agent *a, struct rec r, struct err *e)
     if (a->vm && add_entropy(r, e)) /* a container shares the host's generator */
         return -1;
     if (a->vm && !(flags & CFG_NO_CLOCK) && step_clock(r, e))
+        return -1;
+    if (a->vm && network_check(e))
+        return -1;
+    if (!(flags & CFG_TAKEOVER) && network_resolver("/etc", e)) /* after that it is the user's to change */
         return -1;
     if (identity_set(a, r, flags, e) || step_files(a, r, e) || step_defaults(a, r, e))
         return -1;

@@ -2,6 +2,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "guest/network.h"
 #include "guest/sys.h"
 #include <dirent.h>
 #include <errno.h>
@@ -244,6 +245,8 @@ int init_vm(struct err *e)
     if (init_load_modules("/modules.list", "/modules", e) || mount_root(e) || switch_root(e) || mount_rest(e))
         return -1;
     lo_up();
+    if (network_up(e))
+        return -1;
     if (wait_for("/dev", port_there, port, PORT_NS))
         return err_set(e, E_TIMEOUT, "no virtio port named '%s'", PORT_NAME);
     umask(022);

@@ -2,6 +2,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "guest/agent.h"
+#include "guest/network.h"
 #include "wire/msg.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -40,7 +41,7 @@ void op_ports(const struct req *q)
     scan_table("/proc/net/tcp", seen);
     scan_table("/proc/net/tcp6", seen);
     for (unsigned n = 1; n < 65536 && b->n < FRAME_MAX - 64; n++)
-        if (seen[n / 8] & (1u << (n % 8)))
+        if (seen[n / 8] & (1u << (n % 8)) && !network_own_port(n))
             rec_put_u64(b, T_PORT, n);
     reply_send(q->a, q->id);
 }

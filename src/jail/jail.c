@@ -66,7 +66,6 @@ static int s_cgroup_ns(struct jail *j, struct err *e)
 }
 
 static int s_hostname(struct jail *j, struct err *e) { return ns_hostname(j->hostname ? j->hostname : "hutch", e); }
-static int s_loopback(struct jail *j, struct err *e) { return j->kind == JAIL_BOX ? ns_loopback_up(e) : 0; }
 
 static int s_wait_go(struct jail *j, struct err *e)
 {
@@ -77,8 +76,13 @@ static int s_wait_go(struct jail *j, struct err *e)
     j->root = fds[0];
     if (j->kind == JAIL_BOX)
         j->dev = fds[1];
-    else
+    else if (j->kind == JAIL_UNTAR)
         j->out = fds[1];
+    else if (n == 2 && fds[1] != JAIL_TAP_FD) { /* now, while the number is free */
+        if (fds_place(fds[1], JAIL_TAP_FD, e))
+            return -1;
+        (void)close(fds[1]);
+    }
     return 0;
 }
 
@@ -232,7 +236,6 @@ static const struct { const char *name; int (*fn)(struct jail *, struct err *); 
     {"join cgroups", s_cgroup_join},
     {"cgroup namespace", s_cgroup_ns},
     {"host name", s_hostname},
-    {"loopback", s_loopback},
     {"wait for mounts", s_wait_go},
     {"proc", s_make_proc},
     {"sys", s_make_sys},

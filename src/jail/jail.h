@@ -25,6 +25,7 @@ enum jail_kind {
     JAIL_UNTAR, /* unpacks a foreign archive into one directory, /out */
 };
 
+#define JAIL_TAP_FD    8  /* QEMU's number for the tap it gets from jail_go() */
 #define JAIL_PLACE_MAX 4
 #define JAIL_KEEP_MAX  24
 
@@ -59,6 +60,6 @@ uint32_t jail_first_id(enum jail_kind k);
 uint32_t jail_id_count(enum jail_kind k);
 
 int jail_spawn(struct jail *j, struct jailed *ret, struct err *e) __attribute__((warn_unused_result));
-int jail_go(int sync, int root, int extra /* BOX: /dev, UNTAR: /out; -1 */, struct err *e) __attribute__((warn_unused_result));
+int jail_go(int sync, int root, int extra /* BOX: /dev, VM: its tap, UNTAR: /out; -1 */, struct err *e) __attribute__((warn_unused_result));
 /* One look at the sync socket (non-blocking if it is): 1 = executed, 0 = not yet, -1 + e = failed. Keep `armed` between calls. */
 int jail_result(int sync, bool *armed, struct err *e) __attribute__((warn_unused_result));

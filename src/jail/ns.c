@@ -2,11 +2,8 @@
 #include "jail/sys.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include <net/if.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 
 pid_t ns_clone(unsigned namespaces, int cgroup_fd, int *ret_pidfd, struct err *e)
@@ -65,18 +62,4 @@ int ns_map_ids(pid_t pid, uint32_t first, uint32_t base, uint32_t count, int *re
 int ns_hostname(const char *name, struct err *e)
 {
     return syscall(SYS_sethostname, name, strlen(name)) < 0 ? err_sys(e, errno, "sethostname") : 0;
-}
-
-int ns_loopback_up(struct err *e)
-{
-    struct ifreq r;
-    memset(&r, 0, sizeof r);
-    memcpy(r.ifr_name, "lo", 3);
-    auto_fd s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (s < 0)
-        return err_sys(e, errno, "socket");
-    if (ioctl(s, SIOCGIFFLAGS, &r) < 0)
-        return err_sys(e, errno, "SIOCGIFFLAGS");
-    r.ifr_flags = (short)(r.ifr_flags | IFF_UP | IFF_RUNNING);
-    return ioctl(s, SIOCSIFFLAGS, &r) < 0 ? err_sys(e, errno, "SIOCSIFFLAGS") : 0;
 }

@@ -1,5 +1,5 @@
-/* Namespaces: birth of a child in new ones, its id maps, its host name and its
- * loopback interface. */
+/* Namespaces: birth of a child in new ones, its id maps, its host name. The
+ * network one is furnished from outside: jail/net.h. */
 #pragma once
 #include "base/err.h"
 #include <stdint.h>
@@ -11,4 +11,3 @@ pid_t ns_clone(unsigned namespaces, int cgroup_fd, int *ret_pidfd, struct err *e
 /* inside first..first+count-1 are outside base..base+count-1, for users and groups. ret_userns: descriptor of the namespace. */
 int ns_map_ids(pid_t pid, uint32_t first, uint32_t base, uint32_t count, int *ret_userns, struct err *e) __attribute__((warn_unused_result));
 int ns_hostname(const char *name, struct err *e) __attribute__((warn_unused_result));
-int ns_loopback_up(struct err *e) __attribute__((warn_unused_result));

@@ -38,6 +38,8 @@ enum sp_op {
     SP_TEMPLATE_DROP,  /* sp_id: forget the template's cached mount (before deletion) */
     SP_PACK,           /* sp_pack + fd: tar stream on stdin -> templates/<tid>.tmp/rootfs.ext4, in a jail; fd: progress pipe (text lines), then the exit event (its id is the template's) */
     SP_TOOL,           /* sp_tool: run one of the fixed programs of share/ (mmdebstrap, kernel) -> fds: stdout pipe, stderr pipe; exit event */
+    SP_NET,            /* sp_id -> sp_net, fds: the gate's sockets inside the box's network namespace, in the order of enum net_sock (wire/net.h); the spawner keeps none */
+    SP_EGRESS,         /* sp_id: start hutch-egress unless one runs -> sp_info of the one that runs; exit event with its id */
     SP_SHUTDOWN,       /* kill every box and exit */
     SP_RELEASE,        /* sp_id: as SP_REMOVE, but boxes/<bid> stays (a sandbox paused to disk); idempotent */
     SP_VM_SAVE,        /* sp_save + fds: page file, index file (both empty, rw) [, index file of pages that are saved in any case] -> sp_saved.
@@ -49,6 +51,7 @@ enum sp_cgroup { SP_CG_V1 = 1, SP_CG_V2 = 2 };
 enum sp_feature { SP_FEAT_CGROUP2_KILL = 1, SP_FEAT_KVM_NODE = 2 /* /dev/kvm exists; whether it is any good is not known here */ };
 #define SP_VM_OVERHEAD_MIB 512u /* emulator beside the guest RAM: translation cache 128, heap, and page cache of the disk under writeback */
 #define SP_VM_STATE_FD     9            /* number of SPF_STATE inside QEMU: {"uri":"fd:9"} */
+#define SP_VM_TAP_FD       8            /* number of its tap; every VM has one */
 
 struct sp_id { char id[SP_ID]; };
 
@@ -75,13 +78,12 @@ struct sp_vm {
     uint32_t have;           /* bit set over sp_vm_fd */
     uint32_t incoming;       /* 1: -incoming defer and a private mapping of RAM; 0: boot kernel+initrd with RAM shared */
     uint32_t tsc_khz;        /* TCG boot: tsc_early_khz */
-    uint32_t net;            /* 0: no NIC */
     uint32_t low_priority;   /* start niced (pool refill); lifted with SP_LIMITS */
     uint32_t ram_private;    /* boot: map RAM privately as well, so that it can be saved like a clone's */
     uint32_t pad;
 };
 
-enum sp_kind { SP_KIND_BOX = 1, SP_KIND_VM, SP_KIND_PACK, SP_KIND_TOOL };
+enum sp_kind { SP_KIND_BOX = 1, SP_KIND_VM, SP_KIND_PACK, SP_KIND_TOOL, SP_KIND_EGRESS };
 struct sp_info { char id[SP_ID]; uint32_t kind; int32_t alive; uint32_t uid_base; int32_t pid; uint64_t started_mono_ns; };
 struct sp_page { char after[SP_ID]; };
 struct sp_listing { uint32_t n; uint32_t more; struct sp_info item[SP_LIST_MAX]; };
@@ -93,6 +95,7 @@ enum sp_tool_kind { SP_TOOL_BOOTSTRAP = 1 /* stdout: tar of the tree */, SP_TOOL
 struct sp_tool { char id[SP_ID]; uint32_t kind; uint32_t pad; char variant[32]; /* recipe name, name_ok() */ };
 struct sp_save { char id[SP_ID]; uint32_t ram_mib; uint32_t skip_zero; /* pages of zeros are not saved: the RAM began empty */ };
 struct sp_saved { uint32_t pages, pad; uint64_t ns; };
+struct sp_net { uint32_t n, pad; };
 struct sp_hello { uint32_t version, cgroup; uint64_t uid_base; uint32_t features, pad; char note[160]; };
 
 struct sp_req {
@@ -107,5 +110,5 @@ struct sp_rep {
     uint64_t seq;     /* 0: event, u.exit is set */
     int32_t rc, pad;  /* 0 or -1 with err */
     struct err err;
-    union { struct sp_hello hello; struct sp_info info; struct sp_listing listing; struct sp_stat stat; struct sp_exit exit; struct sp_saved saved; } u;
+    union { struct sp_hello hello; struct sp_info info; struct sp_listing listing; struct sp_stat stat; struct sp_net net; struct sp_exit exit; struct sp_saved saved; } u;
 };

@@ -114,6 +114,9 @@ static int start(struct server *s, struct box *b, const struct sp_box *q, struct
     if (ns_map_ids(child.pid, jail_first_id(JAIL_BOX), box_uid(b), jail_id_count(JAIL_BOX), &userns, e) ||
         make_mounts(s, b, userns, lower, &root, &dev, e))
         return -1;
+    int none = -1;
+    if (net_furnish(&s->net, NET_BOX, child.pidfd, &none, e))
+        return -1;
     return jail_go(child.sync, root, dev, e);
 }
 

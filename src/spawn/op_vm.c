@@ -83,8 +83,6 @@ static int check(const struct sp_vm *q, struct request *r, int fd[SPF_MAX], stru
         return err_set(e, E_INVALID, "unknown accelerator");
     if (q->ram_mib < SP_MEM_MIN || q->ram_mib > SP_MEM_MAX || !q->vcpus || q->vcpus > SP_CPU_MAX)
         return err_set(e, E_INVALID, "impossible VM size");
-    if (q->net)
-        return err_set(e, E_UNSUPPORTED, "VM network is not available yet");
     if (q->have >> SPF_MAX)
         return err_set(e, E_INVALID, "unknown descriptors");
     uint32_t must = 1u << SPF_RAM | 1u << SPF_DISK_TOP | 1u << SPF_DISK_BASE | (q->incoming ? 0 : 1u << SPF_KERNEL | 1u << SPF_INITRD);
@@ -186,6 +184,9 @@ static int command_line(struct args *a, const struct sp_vm *q, const int fd[SPF_
     arg(a, "-chardev");
     arg(a, "socket,id=c0,fd=%d", chan);
     arg2(a, "-device", "virtserialport,chardev=c0,name=agent");
+    arg(a, "-netdev");
+    arg(a, "tap,id=n0,fd=%d,vhost=off", SP_VM_TAP_FD);
+    arg2(a, "-device", "virtio-net-device,netdev=n0,mac=" NET_GUEST_MAC_TEXT);
     arg(a, "-chardev");
     arg(a, "socket,id=mon,fd=%d", qmp);
     arg2(a, "-mon", "chardev=mon,mode=control");
@@ -254,7 +255,10 @@ static int start(struct server *s, struct box *b, const struct sp_vm *q, const i
     box_started(b, &child);
     if (ns_map_ids(child.pid, jail_first_id(JAIL_VM), box_uid(b), jail_id_count(JAIL_VM), NULL, e))
         return -1;
-    return jail_go(child.sync, root, -1, e);
+    auto_fd tap = -1;
+    if (net_furnish(&s->net, NET_VM, child.pidfd, &tap, e))
+        return -1;
+    return jail_go(child.sync, root, tap, e);
 }
 
 int op_vm_start(struct server *s, struct request *r, struct err *e)

@@ -18,7 +18,7 @@
 #define QUEUE_LOW 64  /* above this no more requests are read from it */
 #define TURN_MAX  8   /* requests per turn */
 
-struct out { struct list link; struct sp_rep rep; int fds[3], nfds; };
+struct out { struct list link; struct sp_rep rep; int fds[OUT_FDS], nfds; };
 
 int server_watch(struct server *s, struct watch *w, int fd, void (*fn)(struct server *, struct watch *), void *arg)
 {
@@ -86,7 +86,7 @@ static void conn_send(struct server *s, const struct sp_rep *rep, const int *fds
     }
     struct out *o = xcalloc(1, sizeof *o);
     o->rep = *rep;
-    for (; o->nfds < nfds; o->nfds++)
+    for (; o->nfds < nfds && o->nfds < OUT_FDS; o->nfds++)
         if ((o->fds[o->nfds] = fcntl(fds[o->nfds], F_DUPFD_CLOEXEC, 10)) < 0)
             break; /* it will see too few descriptors and ask again with SP_ATTACH */
     list_add_tail(&c->queue, &o->link);
@@ -154,6 +154,12 @@ static void dispatch(struct server *s, struct request *r)
         break;
     case SP_VM_SAVE:
         rc = op_save(s, r, &e);
+        break;
+    case SP_NET:
+        rc = op_net(s, r, &e);
+        break;
+    case SP_EGRESS:
+        rc = op_egress(s, r, &e);
         break;
     default:
         rc = op_control(s, r, &e);

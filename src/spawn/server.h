@@ -12,6 +12,7 @@
 #include "base/map.h"
 #include "jail/cgroup.h"
 #include "jail/jail.h"
+#include "jail/net.h"
 #include "jail/seccomp.h"
 #include "spawn/op.h"
 #include <stdbool.h>
@@ -23,6 +24,7 @@
 #define PATH_LEN    512
 #define POOL_KINDS  4
 #define POOL_DEPTH  8
+#define OUT_FDS     8     /* at most, in one answer */
 
 struct server;
 struct watch { int fd; void (*fn)(struct server *s, struct watch *w); void *arg; };
@@ -72,7 +74,7 @@ struct conn { int fd; uint64_t gen; struct watch w; struct list queue; int queue
 struct server {
     const char *home, *run, *share, *bin;
     int home_fd, fs_fd; /* HOME, HOME/fs */
-    uint32_t allow_uid;
+    uint32_t allow_uid, egress_uid;
     uint32_t uid_base;
     char tag[CG_NAME];
     int epoll, listener, lock, sigfd, uid_lock;
@@ -86,6 +88,7 @@ struct server {
     bool slot_used[SLOTS];
     int slot_next, nretry;
     struct cgroup_host cg;
+    struct net_host net;
     struct seccomp_prog f_box, f_vm, f_untar;
     char attach_at[PATH_LEN], scratch[PATH_LEN];
     char dev_dir[PATH_LEN], vm_root[2][PATH_LEN];
@@ -165,6 +168,8 @@ int op_vm_start(struct server *s, struct request *r, struct err *e);
 int op_pack(struct server *s, struct request *r, struct err *e);
 int op_tool(struct server *s, struct request *r, struct err *e);
 int op_save(struct server *s, struct request *r, struct err *e);
+int op_net(struct server *s, struct request *r, struct err *e);
+int op_egress(struct server *s, struct request *r, struct err *e);
 int op_control(struct server *s, struct request *r, struct err *e);
 
 static inline bool sp_id_ok(const char id[SP_ID]);

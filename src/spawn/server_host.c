@@ -300,7 +300,7 @@ int server_init(struct server *s, struct err *e)
     s->home_fd = open(s->home, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (s->home_fd < 0)
         return err_sys(e, errno, "home");
-    if (take_lock(s, e) || start_signals(s, e) || take_uids(s, h, e) || load_filters(s, e))
+    if (net_host_open(&s->net, e) || take_lock(s, e) || start_signals(s, e) || take_uids(s, h, e) || load_filters(s, e))
         return -1;
     if (sys_unshare(NS_MOUNT) < 0 || sys_mount(NULL, "/", NULL, MOUNT_REC | MOUNT_PRIVATE, NULL) < 0)
         return err_sys(e, errno, "private mount namespace");
@@ -354,18 +354,13 @@ void server_fini(struct server *s)
         (void)close(s->worker);
         (void)waitpid(s->worker_pid, NULL, 0);
     }
-    i = 0;
-    for (struct map_entry *m; (m = map_next(&s->boxes, &i));) {
-        const struct box *b = m->value;
-        if (b->files_leaving) /* answered already, so nobody asks again */
-            (void)box_remove_dir(s, b->id);
-    }
     disk_fini(s);
     sweep_files(s);
     struct err e;
     if (cgroup_host_sweep(&s->cg, &e) < 0)
         log_warn("%s", e.msg);
     cgroup_host_close(&s->cg, true);
+    net_host_close(&s->net);
     server_unlisten(s);
     seccomp_free(&s->f_box);
     seccomp_free(&s->f_vm);

@@ -45,7 +45,7 @@ static struct start *start_new(struct vm_host *h, enum how how, const char *box_
         s->layer[i] = -1;
     s->cb = cb;
     s->arg = arg;
-    s->req = (struct sp_vm){.limit = lim->limit, .accel = h->ident.accel, .incoming = how != BOOT, .net = lim->net, .low_priority = lim->low_priority,
+    s->req = (struct sp_vm){.limit = lim->limit, .accel = h->ident.accel, .incoming = how != BOOT, .low_priority = lim->low_priority,
                             .tsc_khz = h->ident.tsc_khz, .ram_private = 1};
     (void)snprintf(s->req.id, sizeof s->req.id, "%s", box_id);
     s->home = fcntl(h->conf.home_fd, F_DUPFD_CLOEXEC, 0);

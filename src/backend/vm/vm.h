@@ -128,7 +128,7 @@ int vm_machine_read(int home_fd, const char *box_id, struct vm_machine *ret, str
 struct vm;
 typedef void vm_cb(void *arg, struct vm *vm, const struct err *e);
 
-struct vm_limits { struct sp_limit limit; bool low_priority; uint32_t net; };
+struct vm_limits { struct sp_limit limit; bool low_priority; };
 
 /* Start a slot: boxes/<bid>/disk.qcow2 (a new overlay over the variant's disk over the template's image) and a QEMU
  * at -incoming defer. On failure the callback gets vm == NULL and what was made is removed (SP_REMOVE). On success the

@@ -1,0 +1,245 @@
+#include "jail/net.h"
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "jail/nft.h"
+#include "jail/sys.h"
+#include "wire/net.h"
+#include <arpa/inet.h>
+#include <linux/if_addr.h>
+#include <linux/if_link.h>
+#include <linux/if_tun.h>
+#include <linux/neighbour.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#define LO_INDEX  1
+#define TAP_INDEX 77 /* asked for by number, so that every message below is the same for all */
+#define TUN_DEV   "/dev/net/tun"
+#define BACKLOG   1024
+
+static const unsigned char guest6[16] = NET_GUEST6, gate6[16] = NET_GATE6, guest_mac[6] = NET_GUEST_MAC, gate_mac[6] = NET_GATE_MAC;
+
+/* ---- messages, built once --------------------------------------------------------------------------------------- */
+
+static void link_up(struct nl *l, int index, const unsigned char *mac)
+{
+    struct ifinfomsg m = {.ifi_family = AF_UNSPEC, .ifi_index = index, .ifi_flags = IFF_UP, .ifi_change = IFF_UP};
+    nl_begin(l, RTM_NEWLINK, 0, &m, sizeof m, false);
+    if (mac) {
+        uint8_t none = IN6_ADDR_GEN_MODE_NONE;
+        nl_put(l, IFLA_ADDRESS, mac, 6);
+        size_t af = nl_nest(l, IFLA_AF_SPEC), in6 = nl_nest(l, AF_INET6); /* no link-local address of the kernel's own making */
+        nl_put(l, IFLA_INET6_ADDR_GEN_MODE, &none, 1);
+        nl_nest_end(l, in6);
+        nl_nest_end(l, af);
+    }
+    nl_end(l);
+}
+
+static void address(struct nl *l, int index, int family, const void *addr, unsigned char bits)
+{
+    struct ifaddrmsg m = {.ifa_family = (uint8_t)family, .ifa_prefixlen = bits, .ifa_index = (uint32_t)index, .ifa_flags = IFA_F_PERMANENT};
+    size_t n = family == AF_INET ? 4 : 16;
+    nl_begin(l, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, &m, sizeof m, false);
+    nl_put(l, IFA_LOCAL, addr, n);
+    nl_put(l, IFA_ADDRESS, addr, n);
+    nl_u32(l, IFA_FLAGS, IFA_F_PERMANENT | IFA_F_NODAD);
+    nl_end(l);
+}
+
+static void default_route(struct nl *l, int index, int family, const void *source)
+{
+    struct rtmsg m = {.rtm_family = (uint8_t)family, .rtm_table = RT_TABLE_MAIN, .rtm_protocol = RTPROT_STATIC, .rtm_scope = RT_SCOPE_LINK, .rtm_type = RTN_UNICAST};
+    if (family == AF_INET6)
+        m.rtm_scope = RT_SCOPE_UNIVERSE;
+    nl_begin(l, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, &m, sizeof m, false);
+    nl_u32(l, RTA_OIF, (uint32_t)index);
+    nl_put(l, RTA_PREFSRC, source, family == AF_INET ? 4 : 16);
+    nl_end(l);
+}
+
+/* The other end of the wire never has to be asked for, and cannot claim to be anybody else. */
+static void neighbour(struct nl *l, int index, int family, const void *addr, const unsigned char *mac)
+{
+    struct ndmsg m = {.ndm_family = (uint8_t)family, .ndm_ifindex = index, .ndm_state = NUD_PERMANENT};
+    nl_begin(l, RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE, &m, sizeof m, false);
+    nl_put(l, NDA_DST, addr, family == AF_INET ? 4 : 16);
+    nl_put(l, NDA_LLADDR, mac, 6);
+    nl_end(l);
+}
+
+static void make_links(struct net_host *h)
+{
+    uint32_t guest4 = htonl(NET_GUEST4), gate4 = htonl(NET_GATE4);
+    struct nl *box = &h->links[NET_BOX], *vm = &h->links[NET_VM], *box6 = &h->links6[NET_BOX], *vm6 = &h->links6[NET_VM];
+    link_up(box, LO_INDEX, NULL);
+    address(box, LO_INDEX, AF_INET, &guest4, 32);
+    default_route(box, LO_INDEX, AF_INET, &guest4); /* with a source that is not loopback: else answers would be lost */
+    address(box6, LO_INDEX, AF_INET6, guest6, 128);
+    default_route(box6, LO_INDEX, AF_INET6, guest6);
+    link_up(vm, LO_INDEX, NULL);
+    link_up(vm, TAP_INDEX, gate_mac);
+    address(vm, TAP_INDEX, AF_INET, &gate4, NET_BITS4);
+    neighbour(vm, TAP_INDEX, AF_INET, &guest4, guest_mac);
+    address(vm6, TAP_INDEX, AF_INET6, gate6, NET_BITS6);
+    neighbour(vm6, TAP_INDEX, AF_INET6, guest6, guest_mac);
+}
+
+int net_host_open(struct net_host *h, struct err *e)
+{
+    memset(h, 0, sizeof *h);
+    h->own = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+    if (h->own < 0)
+        return err_sys(e, errno, "network namespace");
+    int s = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    h->v6 = s >= 0;
+    if (s >= 0)
+        (void)close(s);
+    make_links(h);
+    nft_rules_box(&h->rules[NET_BOX]);
+    nft_rules_vm(&h->rules[NET_VM]);
+    return 0;
+}
+
+void net_host_close(struct net_host *h)
+{
+    cleanup_fd(&h->own);
+    h->own = -1;
+}
+
+/* ---- inside ----------------------------------------------------------------------------------------------------- */
+
+static int enter(int pidfd, struct err *e)
+{
+    return syscall(SYS_setns, pidfd, NS_NET) < 0 ? err_sys(e, errno, "entering the sandbox's network namespace") : 0;
+}
+
+/* Whoever cannot come back must not go on: the next sandbox would be furnished in this one. */
+static void leave(const struct net_host *h)
+{
+    if (syscall(SYS_setns, h->own, NS_NET) < 0)
+        abort();
+}
+
+/* Half-open and closed connections are forgotten soon: the tracking table is the host's memory. Every refusal is told, not
+ * one a second. A kernel without one of these keeps its default. */
+static void settings(void)
+{
+#define CT "netfilter/nf_conntrack_"
+    static const struct { const char *name, *value; } t[] = {
+        {CT "tcp_timeout_syn_sent", "10"}, {CT "tcp_timeout_syn_recv", "10"}, {CT "tcp_timeout_fin_wait", "30"}, {CT "tcp_timeout_last_ack", "10"},
+        {CT "tcp_timeout_time_wait", "5"}, {CT "tcp_timeout_close", "5"},     {CT "udp_timeout", "10"},          {CT "udp_timeout_stream", "30"},
+        {"ipv4/icmp_ratemask", "0"},       {"ipv6/icmp/ratelimit", "0"},
+    };
+    auto_fd dir = open("/proc/sys/net", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    for (unsigned i = 0; dir >= 0 && i < sizeof t / sizeof *t; i++) {
+        auto_fd fd = openat(dir, t[i].name, O_WRONLY | O_CLOEXEC);
+        if (fd >= 0)
+            (void)!write(fd, t[i].value, strlen(t[i].value));
+    }
+}
+
+static int make_tap(int *ret, struct err *e)
+{
+    struct ifreq r = {.ifr_flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR};
+    unsigned index = TAP_INDEX;
+    memcpy(r.ifr_name, NET_TAP_NAME, sizeof NET_TAP_NAME);
+    auto_fd fd = open(TUN_DEV, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return err_sys(e, errno, TUN_DEV);
+    if (ioctl(fd, TUNSETIFINDEX, &index) < 0 || ioctl(fd, TUNSETIFF, &r) < 0)
+        return err_sys(e, errno, "tap");
+    *ret = take_fd(&fd);
+    return 0;
+}
+
+static int furnish(const struct net_host *h, enum net_kind k, int *ret_tap, struct err *e)
+{
+    struct err none;
+    auto_fd tap = -1;
+    /* do not reorder: rules before there is any way to send */
+    if (nl_exchange(&h->rules[k], NETLINK_NETFILTER, e))
+        return err_wrap(e, "firewall rules");
+    if (k == NET_VM && make_tap(&tap, e))
+        return -1;
+    if (nl_exchange(&h->links[k], NETLINK_ROUTE, e))
+        return err_wrap(e, "addresses");
+    /* a host that switched IPv6 off in new namespaces: the sandbox has none either */
+    if (h->v6 && nl_exchange(&h->links6[k], NETLINK_ROUTE, &none))
+        log_debug("no IPv6 in sandboxes: %s", none.msg);
+    settings();
+    *ret_tap = take_fd(&tap);
+    return 0;
+}
+
+int net_furnish(const struct net_host *h, enum net_kind k, int pidfd, int *ret_tap, struct err *e)
+{
+    if (enter(pidfd, e))
+        return -1;
+    int rc = furnish(h, k, ret_tap, e);
+    leave(h);
+    return rc ? err_wrap(e, "the sandbox's network cannot be closed off, so it does not start") : 0;
+}
+
+/* ---- the gate's sockets ------------------------------------------------------------------------------------------ */
+
+static int bound(enum net_kind k, int family, int type, uint16_t port, struct err *e)
+{
+    struct sockaddr_in a4 = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(k == NET_VM ? NET_GATE4 : INADDR_LOOPBACK)};
+    struct sockaddr_in6 a6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    int one = 1;
+    if (k == NET_VM)
+        memcpy(&a6.sin6_addr, gate6, 16);
+    else
+        a6.sin6_addr.s6_addr[15] = 1;
+    auto_fd fd = socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 || (type == SOCK_STREAM && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) < 0) ||
+        (family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one) < 0) ||
+        bind(fd, family == AF_INET ? (struct sockaddr *)&a4 : (struct sockaddr *)&a6, family == AF_INET ? sizeof a4 : sizeof a6) < 0 ||
+        (type == SOCK_STREAM && listen(fd, BACKLOG) < 0))
+        return errno == EADDRINUSE ? err_set(e, E_CONFLICT, "port %u inside the sandbox, where its network gate listens, is taken by a program in it", port)
+                                   : err_sys(e, errno, "gate socket, port %u", port);
+    return take_fd(&fd);
+}
+
+static int open_socks(const struct net_host *h, enum net_kind k, int *fds, int *ret_n, struct err *e)
+{
+    static const struct { int family, type; uint16_t port; } want[NET_SOCK_MAX] = {
+        [NET_SOCK_TCP4] = {AF_INET, SOCK_STREAM, NET_PORT_TCP},      [NET_SOCK_DNS_UDP4] = {AF_INET, SOCK_DGRAM, NET_PORT_DNS},
+        [NET_SOCK_DNS_TCP4] = {AF_INET, SOCK_STREAM, NET_PORT_DNS},  [NET_SOCK_PROXY4] = {AF_INET, SOCK_STREAM, NET_PORT_PROXY},
+        [NET_SOCK_TCP6] = {AF_INET6, SOCK_STREAM, NET_PORT_TCP},     [NET_SOCK_DNS_UDP6] = {AF_INET6, SOCK_DGRAM, NET_PORT_DNS},
+        [NET_SOCK_DNS_TCP6] = {AF_INET6, SOCK_STREAM, NET_PORT_DNS},
+    };
+    struct err why;
+    for (int i = 0; i < NET_SOCK_MAX; i++) {
+        if (i == NET_SOCK_TCP6 && !h->v6)
+            break;
+        fds[i] = bound(k, want[i].family, want[i].type, want[i].port, &why);
+        if (fds[i] >= 0) {
+            ++*ret_n;
+            continue;
+        }
+        if (i == NET_SOCK_TCP6 && why.sys == EADDRNOTAVAIL)
+            return 0; /* no IPv6 in there */
+        if (e)
+            *e = why;
+        return -1;
+    }
+    return 0;
+}
+
+int net_open_socks(const struct net_host *h, enum net_kind k, int pidfd, int fds[NET_SOCK_MAX], int *ret_n, struct err *e)
+{
+    *ret_n = 0;
+    if (enter(pidfd, e))
+        return -1;
+    int rc = open_socks(h, k, fds, ret_n, e);
+    leave(h);
+    while (rc && *ret_n)
+        (void)close(fds[--*ret_n]);
+    return rc;
+}
