@@ -354,6 +354,12 @@ void server_fini(struct server *s)
         (void)close(s->worker);
         (void)waitpid(s->worker_pid, NULL, 0);
     }
+    i = 0;
+    for (struct map_entry *m; (m = map_next(&s->boxes, &i));) {
+        const struct box *b = m->value;
+        if (b->files_leaving) /* answered already, so nobody asks again */
+            (void)box_remove_dir(s, b->id);
+    }
     disk_fini(s);
     sweep_files(s);
     struct err e;

@@ -189,6 +189,17 @@ def doctor_by_cli(t):
 
 
 @tiers("vm", "container")
+def bench_by_cli(t):
+    rows = [json.loads(line) for line in ok(t, "bench", "-n", "2", "--isolation", t.tier, "--json").splitlines()]
+    equal([(r["tier"], r["rounds"]) for r in rows], [(t.tier, 2)])
+    for what in ("create_ms", "first_exec_ms", "exec_ms", "destroy_ms", "host_exec_ms"):
+        true(rows[0][what] > 0, what)
+    contains(ok(t, "bench", "-n", "1", "--isolation", t.tier), t.tier)
+    equal(hutch(t, "bench", "-n", "0").returncode, 64)
+    equal(t.c.get("/v1/sandboxes")["sandboxes"], [], "nothing stays behind")
+
+
+@tiers("vm", "container")
 def logs_and_events(t):
     box = t.box()
     true(ok(t, "logs", box.id), "a life has a log")
