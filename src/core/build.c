@@ -101,6 +101,7 @@ static void unpublish(struct build *b)
 {
     struct err e;
     b->published = true; /* its files go by template_remove */
+    b->t->building = false;
     b->t->users = 0;
     if (template_remove(b->core, b->t, NULL, NULL, &e))
         log_warn("build: %s", e.msg);
@@ -203,7 +204,7 @@ static void finished(struct build *b)
                 log_warn("template %s: %s", old->id, e.msg);
         }
     }
-    t->proven = true;
+    t->building = false;
     b->done = true;
     build_stage(b, 100, 100);
     event_emit(b->core, "template.built", NULL, NULL);
@@ -339,7 +340,7 @@ static void publish_done(void *arg)
         b->t->size_bytes = p->m.size_bytes;
         b->t->disk_min_mib = p->m.disk_min_mib;
         b->t->warm_container = true;
-        b->published = true;
+        b->published = b->t->building = true;
         map_set(&b->core->templates, b->t->id, b->t);
         make_snapshot(b);
     } else if (!p->failed) {

@@ -569,7 +569,7 @@ struct build *build_recipe(struct core *c, const char *name, const char *text, s
     b->t->start = cmd_text(&rec.start), b->t->ready = cmd_text(&rec.ready);
     kv_copy(&b->t->env, &parent->env);
     kv_copy(&r->env, &parent->env);
-    r->user = xstrdup("root"), r->cwd = xstrdup("/");
+    r->user = xstrdup(parent->user ? parent->user : "root"), r->cwd = xstrdup(parent->workdir ? parent->workdir : "/");
     const struct template *same = template_find(c, name, NULL);
     if (!force && same && same->content_key && !strcmp(same->content_key, b->t->content_key)) {
         loop_defer(c->loop, already_there, b);

@@ -30,7 +30,7 @@ struct prime {
     const struct prime_cmd *cmds;
     size_t n, at;
     struct call *call;
-    bool ok, started;
+    bool ok;
     int64_t until;
     struct timer again;
     void (*done)(void *arg, const struct err *e);
@@ -39,6 +39,7 @@ struct prime {
     char *text[2];
     const char *argv[2][4];
     struct prime_cmd own[2];
+    struct err why; /* of prime_fail */
 };
 
 static void next(struct prime *p);
@@ -61,8 +62,12 @@ static void finish(struct prime *p, const struct err *e)
 static void on_event(void *arg, uint8_t ev, struct rec r)
 {
     struct prime *p = arg;
-    if (ev == EV_STARTED)
-        p->started = true;
+    if (ev == EV_STARTED && p->cmds[p->at].background) {
+        call_cancel(p->call); /* detaches: it runs on, and nobody waits for its end */
+        p->call = NULL;
+        p->at++, p->until = 0;
+        timer_arm(&p->again, 0);
+    }
     if (ev == EV_EXIT)
         p->ok = rec_u64_or(r, T_EXIT_KIND, 0) == EXIT_CODE && rec_u64_or(r, T_EXIT_CODE, 1) == 0;
 }
@@ -83,7 +88,7 @@ static void on_done(void *arg, const struct err *e, struct rec r)
         finish(p, e);
         return;
     }
-    bool ok = !e && (p->ok || (c->background && p->started));
+    bool ok = !e && p->ok;
     if (!ok && c->retry_ms && clock_mono() < p->until) {
         timer_arm(&p->again, 500 * NS_PER_MS);
         return;
@@ -111,7 +116,7 @@ static void next(struct prime *p)
     const struct prime_cmd *c = &p->cmds[p->at];
     if (!p->until)
         p->until = clock_mono() + c->retry_ms * NS_PER_MS;
-    p->ok = p->started = false;
+    p->ok = false;
     auto_buf b = {0};
     for (const char *const *a = c->argv; *a; a++)
         rec_put_str(&b, T_ARG, *a);
@@ -151,12 +156,33 @@ struct prime *prime_start(struct loop *l, struct agent *a, const char *start, co
     return p;
 }
 
+static void let_go(struct prime *p)
+{
+    timer_stop(&p->again);
+    if (p->call)
+        call_cancel(p->call);
+    p->call = NULL;
+}
+
 void prime_cancel(struct prime *p)
 {
     if (!p)
         return;
-    timer_stop(&p->again);
-    if (p->call)
-        call_cancel(p->call);
+    let_go(p);
     loop_defer(p->loop, prime_free, p);
+}
+
+static void fail_later(void *arg)
+{
+    struct prime *p = arg;
+    finish(p, &p->why);
+}
+
+void prime_fail(struct prime *p, const struct err *e)
+{
+    if (!p)
+        return;
+    let_go(p);
+    p->why = *e;
+    loop_defer(p->loop, fail_later, p);
 }

@@ -306,6 +306,12 @@ static void drop_box(struct sandbox *sb, void (*done)(void *arg), void *arg)
 {
     struct box *b = sb->box;
     sb->box = NULL;
+    if (sb->prime) {
+        struct err gone;
+        err_set(&gone, E_CANCELED, "sandbox %s was killed while it was being created", sb->id);
+        prime_fail(sb->prime, &gone);
+        sb->prime = NULL;
+    }
     if (b) {
         use_template(sb, -1);
         box_remove(b, done, arg);
@@ -426,7 +432,7 @@ static void box_configured(void *arg, struct box *b, const struct err *e)
     /* a VM's snapshot was taken with START running; a container begins here */
     struct template *t = map_get(&sb->core->templates, sb->template_id);
     if (sb->tier == TIER_CONTAINER && t && (t->start || t->ready)) {
-        (void)prime_start(sb->core->loop, b->agent, t->start, t->ready, commands_ready, cr);
+        sb->prime = prime_start(sb->core->loop, b->agent, t->start, t->ready, commands_ready, cr);
         return;
     }
     ready(cr, sb);
@@ -436,6 +442,8 @@ static void commands_ready(void *arg, const struct err *e)
 {
     struct creation *cr = arg;
     struct sandbox *sb = map_get(&cr->core->sandboxes, cr->id);
+    if (sb)
+        sb->prime = NULL;
     if (!sb || sb->state != SB_CREATING || e) {
         struct err gone;
         err_set(&gone, E_CANCELED, "sandbox %s was killed while it was being created", cr->id);

@@ -12,6 +12,7 @@
 
 struct core;
 struct box;
+struct prime;
 struct agent;
 
 enum tier { TIER_VM = 1, TIER_CONTAINER = 2 };
@@ -51,6 +52,7 @@ struct sandbox {
     double start_ms;
     uint64_t oom_seen;
     struct box *box;           /* while creating/running/stopping */
+    struct prime *prime;       /* START and READY of a container, while creating */
     struct timer expiry;
     struct list waiters;       /* callers of kill that wait for the end */
 };

@@ -30,7 +30,7 @@ struct template *template_find(struct core *c, const char *name_or_id, struct er
     struct map_entry *en;
     for (size_t i = 0; !t && (en = map_next(&c->templates, &i));) {
         it = en->value;
-        if (!strcmp(it->name, name_or_id) && !it->retired)
+        if (!strcmp(it->name, name_or_id) && !it->retired && !it->building)
             t = it;
     }
     if (!t)
@@ -47,9 +47,11 @@ size_t template_list(struct core *c, struct template **ret, size_t max)
 {
     struct map_entry *en;
     size_t n = 0;
-    for (size_t i = 0; n < max && (en = map_next(&c->templates, &i));)
-        if (!((struct template *)en->value)->retired)
-            ret[n++] = en->value;
+    for (size_t i = 0; n < max && (en = map_next(&c->templates, &i));) {
+        struct template *t = en->value;
+        if (!t->retired && !t->building)
+            ret[n++] = t;
+    }
     qsort(ret, n, sizeof *ret, by_name);
     return n;
 }
@@ -112,6 +114,8 @@ static void pool_dropped(void *arg)
 
 int template_remove(struct core *c, struct template *t, void (*done)(void *arg, const struct err *e), void *arg, struct err *e)
 {
+    if (t->building)
+        return err_set(e, E_CONFLICT, "template '%s' is still being built; end its build instead", t->name);
     if (t->users)
         return err_set(e, E_CONFLICT, "template '%s' is in use by %u sandbox(es); end them first", t->name, t->users);
     struct removal *r = xcalloc(1, sizeof *r);

@@ -20,12 +20,14 @@ struct template {
     char *user, *workdir, *start, *ready; /* NULL: default */
     char *content_key;                    /* recipe hash, NULL */
     bool warm_container, warm_vm;
-    bool proven, retired;                       /* another template took its name */
+    bool building;                        /* on disk, not proven yet: found by its id only, and its build's to remove */
+    bool retired;                         /* another template took its name */
     unsigned users;                       /* live sandboxes and boxes standing on it */
 };
 void template_free(struct template *t);
 struct template *template_find(struct core *c, const char *name_or_id, struct err *e);
 size_t template_list(struct core *c, struct template **ret, size_t max); /* by name */
+/* Refused while sandboxes stand on it or its build is not over. */
 int template_remove(struct core *c, struct template *t, void (*done)(void *arg, const struct err *e), void *arg, struct err *e);
 
 struct build; /* one build in progress */

@@ -3,6 +3,7 @@ import io
 import json
 import os
 import tarfile
+import time
 
 import oci
 from hutchtest import *
@@ -81,8 +82,15 @@ def import_tiny(t, name="tinybase"):
     return evs[-1]["template"]
 
 
+def gone_or_busy(t, name):
+    try:
+        return t.c.delete(f"/v1/templates/{name}")
+    except ApiError as e:
+        equal(e.code, "conflict")
+        return None
+
+
 @plain
-@slow
 @timeout(200)
 @leak_slack("fd", "hutchd: ", 12, "images of a new template stay open while it is warm")
 def recipe_with_everything(t):
@@ -122,19 +130,16 @@ READY test -s /home/user/beat
     # The same content again: from the cache, the same template.
     again, _ = built(t, "everything", recipe, ctx)
     equal(again["id"], tpl["id"])
-    # A template on a template.
-    child, _ = built(t, "child", "FROM everything\nRUN cat data.txt > /srv/app/copy\n")
+    # A template on a template: its steps begin where the parent ended, as its user, in its directory, with its environment.
+    child, _ = built(t, "child", "FROM everything\nRUN cat data.txt > /tmp/copy; id -u >> /tmp/copy; echo $WHO >> /tmp/copy\nUSER root\nRUN cp /tmp/copy copy\n")
     equal(child["parent"], tpl["id"])
-    refuses("conflict", t.c.delete, "/v1/templates/everything")
-    equal(t.create(template="child", isolation="container").ok(["cat", "/srv/app/copy"]), "42\n")
-    for b in t.boxes:
-        try:
-            b.kill()
-        except ApiError:
-            pass
-    t.c.delete("/v1/templates/child")
-    t.c.delete("/v1/templates/everything")
+    # A template holds its whole tree: it outlives its parent.
+    until(lambda: gone_or_busy(t, "everything"), 30, "nothing stands on it any more")
     refuses("not_found", t.c.get, "/v1/templates/everything")
+    box = t.create(template="child", isolation="container")
+    equal(box.ok(["cat", "/srv/app/copy"]), "42\n1000\nrecipe\n")
+    refuses("conflict", t.c.delete, "/v1/templates/child")
+    box.kill()
     refuses("not_found", t.create, template="everything", isolation="container")
 
 
@@ -213,6 +218,42 @@ def client_leaves_during_a_build(t):
     s.abort()
     refuses("not_found", t.c.get, "/v1/templates/left")
     # The census after this test sees whether the build's sandbox and files are gone.
+
+
+@plain
+@timeout(200)
+@leak_slack("fd", "hutchd: ", 12, "images of a new template stay open while it is warm")
+def a_start_that_is_never_ready(t):
+    """While its build waits the template has no name yet; only the build ends it, and leaves nothing."""
+    import_tiny(t)
+    kind, body = oci.recipe_form("FROM tinybase\nSTART sleep 1000\nREADY false\n", None)
+    with t.c.stream("POST", "/v1/templates/never/build", body=body, headers={"Content-Type": kind}, deadline=150) as s:
+        for e in s.events():
+            true(e["event"] in ("progress", "log", "keepalive"), e)
+            if e.get("step") == "booting the guest":
+                break
+        refuses("not_found", t.c.delete, "/v1/templates/never")
+        refuses("not_found", t.create, template="never")
+        refuses("conflict", build, t, "never", "FROM tinybase\n")
+    until(lambda: build(t, "never", "FROM tinybase\nRUN false\n")[-1]["error"]["code"] != "conflict", 30, "the build that was left is over")
+    refuses("not_found", t.c.get, "/v1/templates/never")
+
+
+@plain
+@timeout(200)
+@leak_slack("fd", "hutchd: ", 12, "images of a new template stay open while it is warm")
+def killed_while_it_gets_ready(t):
+    """READY that only a VM fulfils: a container of it waits, and can be killed at that."""
+    import_tiny(t)
+    built(t, "vmonly", "FROM tinybase\nSTART sleep 1000\nREADY ls /dev/vport*\n")
+    for pause in (0.0, 0.3, 0.7):
+        waiting = Threads()
+        waiting.go(lambda: refuses("canceled", t.create, template="vmonly", isolation="container"))
+        box = until(lambda: [x for x in t.c.get("/v1/sandboxes")["sandboxes"] if x["template"] == "vmonly" and x["state"] == "creating"], 20, "it is listed")[0]
+        time.sleep(pause)  # between two tries of READY, or in one
+        t.c.delete(f"/v1/sandboxes/{box['id']}")
+        waiting.join(30)
+    equal(t.c.health()["status"], "ok")
 
 
 @plain
