@@ -5,6 +5,7 @@
 #include "api/native/native.h"
 #include "api/params.h"
 #include "core/sandbox.h"
+#include "core/volume.h"
 #include <stdlib.h>
 
 struct api {
@@ -147,6 +148,20 @@ struct sandbox *api_sandbox(struct api *a, struct http_stream *s)
     if (!sb)
         problem_about(s, &e, ABOUT_SANDBOX);
     return sb;
+}
+
+struct volume *api_volume(struct api *a, struct http_stream *s)
+{
+    struct err e;
+    struct str id = http_param(s, "volume");
+    struct volume *v = NULL;
+    if (id.p && strlen(id.p) == id.n && (id_ok(id) || volume_name_ok(id.p)))
+        v = volume_find(a->core, id.p, &e);
+    else
+        err_set(&e, E_NOT_FOUND, "no volume has such an id or name");
+    if (!v)
+        problem_about(s, &e, ABOUT_VOLUME);
+    return v;
 }
 
 /* The types a form can send across origins without asking first are not JSON, whatever the bytes look like. */

@@ -12,6 +12,7 @@
 
 struct api;
 struct sandbox;
+struct volume;
 struct e2b;
 
 struct api *api_new(struct core *c, struct jobs *jobs);
@@ -29,5 +30,6 @@ struct e2b *api_e2b(struct api *a); /* the E2B dialect's own state */
 void api_shutdown(struct api *a, bool keep);
 /* The sandbox of the capture {id}; NULL: the answer is out. The pointer is good for this turn only. */
 struct sandbox *api_sandbox(struct api *a, struct http_stream *s);
+struct volume *api_volume(struct api *a, struct http_stream *s); /* likewise, of {volume} */
 /* Whole JSON body, then fn as for http_body_collect; larger than PARAM_BODY_MAX is refused here. */
 void api_body(struct api *a, struct http_stream *s, void (*fn)(struct http_stream *s, void *api, const char *p, size_t n));

@@ -6,7 +6,9 @@ const struct schema schemas[] = {
     {"Error", "code!:s message!:s hint:s request_id!:s"},
     {"Problem", "error!:Error"},
     /* sandboxes */
-    {"SandboxCreate", "template:s name:s isolation:=auto|vm|container cpu:n memory_mib:i disk_mib:i timeout_s:i on_timeout:=kill|pause env:m metadata:m network:Network"},
+    {"SandboxCreate", "template:s name:s isolation:=auto|vm|container cpu:n memory_mib:i disk_mib:i timeout_s:i on_timeout:=kill|pause env:m metadata:m network:Network volumes:[VolumeMount]"},
+    {"VolumeMount", "name!:s path!:s read_only:b"},
+    {"Attachment", "name!:s volume_id!:s path!:s read_only!:b"},
     {"SandboxPatch", "name:s? metadata:m timeout_s:i"},
     {"SandboxTimeout", "timeout_s!:i"},
     {"Network", "mode!:=none"},
@@ -15,7 +17,7 @@ const struct schema schemas[] = {
     {"End", "reason!:=killed|timeout|idle|oom|guest-exit|host-fault|quota|shutdown message!:s? at!:t?"},
     {"Sandbox", "id!:s name!:s? template!:s template_id!:s state!:=creating|running|pausing|paused|stopping|gone|failed isolation!:Isolation cpu!:n "
                 "memory_mib!:i disk_mib!:i timeout_s!:i on_timeout!:=kill|pause created_at!:t started_at!:t? expires_at!:t? metadata!:m "
-                "network!:Network box!:s? generation!:i kernel!:s? start!:Start? end!:End?"},
+                "network!:Network volumes!:[Attachment] box!:s? generation!:i kernel!:s? start!:Start? end!:End?"},
     {"SandboxList", "sandboxes!:[Sandbox] next!:s?"},
     {"SandboxMetrics", "cpu_ns!:i cpu_count!:i memory_used!:i memory_cache!:i memory_total!:i disk_used!:i disk_total!:i processes!:i at!:t"},
     /* commands */
@@ -34,6 +36,11 @@ const struct schema schemas[] = {
     {"FileMove", "from!:s to!:s user:s"},
     {"FileAttr", "path!:s mode:s owner:s group:s user:s"},
     {"FileSymlink", "target!:s path!:s user:s"},
+    /* volumes */
+    {"VolumeCreate", "name!:s size_mib:i inodes:i"},
+    {"VolumeUser", "sandbox!:s path!:s read_only!:b"},
+    {"Volume", "id!:s name!:s size_mib!:i inodes!:i? created_at!:t attached!:[VolumeUser] disk_bytes!:i?"},
+    {"VolumeList", "volumes!:[Volume]"},
     /* templates */
     {"TemplateCreate", "name:s builtin!:s force:b"},
     {"Template", "id!:s name!:s created_at!:t source!:=bootstrap|recipe|import parent!:s? size_bytes!:i disk_min_mib!:i warm!:[s]"},

@@ -1,6 +1,7 @@
 /* hutch-agent: PID 1 inside a sandbox. See guest/agent.h.
  *
  *   hutch-agent --container --fd N    started by the jail, everything mounted
+ *   hutch-agent --keeper --fd N       serves the files of a volume, which is its root
  *   /init | hutch-agent --vm          first program of a VM's initramfs */
 #include "base/str.h"
 #include "guest/agent.h"
@@ -41,6 +42,8 @@ int main(int argc, char **argv)
             o.vm = true;
         else if (!strcmp(argv[i], "--container"))
             o.vm = false;
+        else if (!strcmp(argv[i], "--keeper"))
+            o.vm = false, o.role = ROLE_KEEPER;
         else if (!strcmp(argv[i], "--fd") && i + 1 < argc && str_u64(str_of(argv[i + 1]), &v) && v < 65536)
             o.fd = (int)v, i++;
         else if (!o.vm) /* the kernel hands its unknown options to init: ignored there */
@@ -54,7 +57,7 @@ int main(int argc, char **argv)
         }
     } else {
         if (o.fd < 0)
-            return (void)dprintf(2, "usage: hutch-agent --container --fd N\n"), 64;
+            return (void)dprintf(2, "usage: hutch-agent --container|--keeper --fd N\n"), 64;
         o.fd = raise_fd(o.fd);
     }
     int rc = agent_run(&o);

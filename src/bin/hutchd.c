@@ -120,7 +120,7 @@ static int prepare_dirs(const struct config *cfg, struct err *e)
     char p[256];
     if (own_dir(cfg->home, 0711, cfg->uid, e) || own_dir(cfg->run, 0755, cfg->uid, e))
         return -1;
-    static const char *const mine[] = {"log", "templates", "boxes", "tmp", "snapshots", "volumes", "cache", "fs"};
+    static const char *const mine[] = {"log", "templates", "boxes", "tmp", "snapshots", "cache", "fs"};
     for (size_t i = 0; i < sizeof mine / sizeof *mine; i++) {
         (void)snprintf(p, sizeof p, "%s/%s", cfg->home, mine[i]);
         if (own_dir(p, 0711, cfg->uid, e))

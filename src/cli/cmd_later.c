@@ -86,18 +86,6 @@ static int exec_url(struct cli *x, struct args *a)
     return post_shown(x, "GET", t, NULL);
 }
 
-static int exec_vol_create(struct cli *x, struct args *a)
-{
-    auto_buf b = {0};
-    one_member(&b, "name", a->v[0]);
-    return post_shown(x, "POST", "/v1/volumes", &b);
-}
-static int exec_vol_ls(struct cli *x, struct args *a) { return (void)a, post_shown(x, "GET", "/v1/volumes", NULL); }
-static int exec_vol_rm(struct cli *x, struct args *a)
-{
-    auto_free char *t = url("/v1/volumes/{}", a->v[0]);
-    return post_shown(x, "DELETE", t, NULL);
-}
 
 static char *read_stdin(void)
 {
@@ -170,8 +158,3 @@ const struct cmd cmd_net = {.name = "net", .usage = "ID [none|open|allow=host,â€
 const struct cmd cmd_url = {.name = "url", .usage = "ID PORT", .help = "the address of a port inside", .opts = json_opts, .min = 2, .max = 2, .words = "@id", .exec = exec_url};
 const struct cmd cmd_eval = {.name = "eval", .usage = "[-l LANG] [--in ID] CODE|-", .help = "evaluate code and show its results", .opts = eval_opts, .min = 1, .max = 1, .exec = exec_eval};
 const struct cmd cmd_mcp = {.name = "mcp", .usage = "", .help = "speak MCP on standard input and output", .exec = exec_mcp};
-static const struct cmd v_create = {.name = "create", .usage = "NAME", .help = "make a volume", .opts = json_opts, .min = 1, .max = 1, .exec = exec_vol_create};
-static const struct cmd v_ls = {.name = "ls", .usage = "", .help = "list volumes", .opts = json_opts, .exec = exec_vol_ls};
-static const struct cmd v_rm = {.name = "rm", .usage = "NAME", .help = "remove a volume", .min = 1, .max = 1, .exec = exec_vol_rm};
-static const struct cmd *const volume_subs[] = {&v_create, &v_ls, &v_rm, NULL};
-const struct cmd cmd_volume = {.name = "volume", .usage = "create|ls|rm", .help = "storage that outlives sandboxes", .sub = volume_subs};

@@ -175,6 +175,8 @@ void agent_sync(struct agent *a, bool torn, void (*done)(void *arg, const struct
 }
 
 bool agent_synced(const struct agent *a) { return a->rd.epoch != 0; }
+struct loop *agent_loop(const struct agent *a) { return a->loop; }
+size_t agent_open(const struct agent *a) { return a->open; }
 uint64_t agent_bytes_in(const struct agent *a) { return a->bytes_in; }
 
 struct call *agent_call(struct agent *a, enum agent_op op, const struct buf *body, const struct call_ops *ops, void *arg, struct err *e)

@@ -38,4 +38,6 @@ void call_eof(struct call *c, uint8_t chan);
 void call_credit(struct call *c, size_t n);
 void call_cancel(struct call *c); /* FR_CANCEL; no callback after this */
 
+struct loop *agent_loop(const struct agent *a);
+size_t agent_open(const struct agent *a); /* calls without an answer yet */
 uint64_t agent_bytes_in(const struct agent *a);

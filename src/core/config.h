@@ -15,6 +15,7 @@ struct config {
     unsigned pool_vm, pool_vm_started, pool_container; /* HUTCH_POOL_VM, HUTCH_POOL_PRESTARTED, HUTCH_POOL_CONTAINER */
     unsigned max_sandboxes;      /* HUTCH_MAX_SANDBOXES */
     uint32_t def_memory_mib, def_disk_mib, def_timeout_s, max_timeout_s;
+    uint32_t def_volume_mib, max_volume_mib, max_volumes; /* HUTCH_DEFAULT_VOLUME, HUTCH_MAX_VOLUME, HUTCH_MAX_VOLUMES */
     bool use_kvm;                /* the probe's verdict, set by main */
     char accel_why[160];
     uint32_t tsc_khz;

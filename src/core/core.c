@@ -10,6 +10,7 @@
 #include "core/pool.h"
 #include "core/template.h"
 #include "core/variant.h"
+#include "core/volume.h"
 #include "spawn/client.h"
 #include "store/store.h"
 #include <errno.h>
@@ -30,7 +31,7 @@ static void on_box_exit(void *ctx, const struct sp_exit *ex)
     struct box *b = map_get(&c->boxes, ex->id);
     if (b)
         box_on_exit(b, ex);
-    else
+    else if (!volumes_exit(c, ex))
         template_tool_exit(c, ex);
 }
 
@@ -65,7 +66,7 @@ static int load_row(void *arg, const struct sandbox_row *r)
 
 static int make_dirs(struct core *c, struct err *e)
 {
-    static const char *const names[] = {"templates", "boxes", "fs", "log", "cache", "snapshots", "volumes", "tmp"};
+    static const char *const names[] = {"templates", "boxes", "fs", "log", "cache", "snapshots", "tmp"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (mkdirat(c->home_fd, names[i], 0755) && errno != EEXIST)
             return err_sys(e, errno, "making %s in the home folder", names[i]);
@@ -140,7 +141,7 @@ struct core *core_new(struct loop *l, struct jobs *jobs, const struct config *cf
     (void)snprintf(c->host_boot_id, sizeof c->host_boot_id, "%.36s", boot ? boot : "");
     (void)snprintf(path, sizeof path, "%s/state.db", cfg->home);
     if (make_dirs(c, e) || !(c->store = store_open(l, path, e)) || auth_load(c, e) || admin_key(c, e) || templates_load(c, e) ||
-        store_load_sandboxes(c->store, load_row, c, e))
+        store_load_sandboxes(c->store, load_row, c, e) || volumes_load(c, e))
         goto fail;
     (void)snprintf(path, sizeof path, "%s/spawn.sock", cfg->run);
     if (!(c->spawn = spawn_client_new(l, path, on_box_exit, on_lost, c, e)))
@@ -166,6 +167,7 @@ static void recovered(void *arg, const struct err *e)
         struct template *t = template_find(c, "base", NULL);
         if (t)
             template_warm(c, t);
+        volumes_recover(c);
         event_emit(c, "host.started", NULL, NULL);
     }
     w.done(w.arg, e);
@@ -205,6 +207,7 @@ static void stop_finish(struct core *c)
     timer_arm(&c->stop_limit, 10 * NS_PER_S);
 }
 
+static void one_more(void *arg) { ((struct core *)arg)->stop_waiting++; }
 static void one_less(void *arg)
 {
     struct core *c = arg;
@@ -243,6 +246,8 @@ void core_stop(struct core *c, bool keep, void (*done)(void *arg), void *arg)
             box_remove(b, one_less, c);
         }
     }
+    if (!keep)
+        volumes_stop(c, one_more, one_less, c);
     one_less(c);
 }
 
@@ -257,6 +262,7 @@ void core_free(struct core *c)
         box_leave(en->value);
     for (size_t i = 0; (en = map_next(&c->sandboxes, &i));)
         sandbox_forget(en->value);
+    volumes_free(c);
     variants_free(c);
     templates_free(c);
     if (c->vmh)

@@ -1,7 +1,6 @@
 #include "core/files.h"
 #include "base/buf.h"
 #include "core/agent.h"
-#include "core/core.h"
 #include "core/sandbox.h"
 #include <string.h>
 
@@ -33,6 +32,7 @@ static void entry_read(struct entry_box *b, struct rec r)
     en->mode = (uint32_t)rec_u64_or(r, T_MODE, 0);
     en->uid = (uint32_t)rec_u64_or(r, T_UID, 0), en->gid = (uint32_t)rec_u64_or(r, T_GID, 0);
     en->mtime_ns = (int64_t)rec_u64_or(r, T_MTIME_NS, 0);
+    en->atime_ns = (int64_t)rec_u64_or(r, T_ATIME_NS, 0), en->ctime_ns = (int64_t)rec_u64_or(r, T_CTIME_NS, 0);
     size_t n = 0;
     struct field f;
     while (n < XATTR_MAX && rec_next(&r, &f))
@@ -75,12 +75,11 @@ static void one_done(void *arg, const struct err *e, struct rec r)
     }
 }
 
-static int one_call(struct sandbox *sb, enum agent_op op, const struct buf *body, files_entry_cb *cb, void *arg, struct err *e)
+static int one_call(struct agent *a, enum agent_op op, const struct buf *body, files_entry_cb *cb, void *arg, struct err *e)
 {
     static const struct call_ops ops = {.done = one_done};
-    struct agent *a = sandbox_agent(sb, e);
     if (!a)
-        return -1;
+        return -1; /* who could not find one has said why */
     struct one *o = xcalloc(1, sizeof *o);
     *o = (struct one){cb, arg};
     if (!agent_call(a, op, body, &ops, o, e)) {
@@ -96,37 +95,52 @@ static void put_path(struct buf *b, const char *path, const char *user)
     rec_put_str(b, T_USER, user);
 }
 
-int files_stat(struct sandbox *sb, const char *path, const char *user, files_entry_cb *cb, void *arg, struct err *e)
+int files_stat_on(struct agent *a, const char *path, const char *user, files_entry_cb *cb, void *arg, struct err *e)
 {
     auto_buf b = {0};
     put_path(&b, path, user);
-    return one_call(sb, OP_STAT, &b, cb, arg, e);
+    return one_call(a, OP_STAT, &b, cb, arg, e);
 }
-int files_mkdir(struct sandbox *sb, const char *path, const char *user, uint32_t mode, bool parents, files_entry_cb *cb, void *arg, struct err *e)
+int files_stat(struct sandbox *sb, const char *path, const char *user, files_entry_cb *cb, void *arg, struct err *e)
+{
+    return files_stat_on(sandbox_agent(sb, e), path, user, cb, arg, e);
+}
+int files_mkdir_on(struct agent *a, const char *path, const char *user, uint32_t mode, bool parents, files_entry_cb *cb, void *arg, struct err *e)
 {
     auto_buf b = {0};
     put_path(&b, path, user);
     rec_put_u64(&b, T_MODE, mode);
     rec_put_u64(&b, T_FLAGS, parents ? FILE_PARENTS : 0);
-    return one_call(sb, OP_MKDIR, &b, cb, arg, e);
+    return one_call(a, OP_MKDIR, &b, cb, arg, e);
 }
-int files_move(struct sandbox *sb, const char *from, const char *to, const char *user, files_entry_cb *cb, void *arg, struct err *e)
+int files_mkdir(struct sandbox *sb, const char *path, const char *user, uint32_t mode, bool parents, files_entry_cb *cb, void *arg, struct err *e)
+{
+    return files_mkdir_on(sandbox_agent(sb, e), path, user, mode, parents, cb, arg, e);
+}
+int files_move_on(struct agent *a, const char *from, const char *to, const char *user, files_entry_cb *cb, void *arg, struct err *e)
 {
     auto_buf b = {0};
     put_path(&b, from, user);
     rec_put_str(&b, T_DEST, to);
     rec_put_u64(&b, T_FLAGS, FILE_PARENTS);
-    return one_call(sb, OP_MOVE, &b, cb, arg, e);
+    return one_call(a, OP_MOVE, &b, cb, arg, e);
 }
-int files_remove(struct sandbox *sb, const char *path, const char *user, bool recursive, files_entry_cb *cb, void *arg, struct err *e)
+int files_move(struct sandbox *sb, const char *from, const char *to, const char *user, files_entry_cb *cb, void *arg, struct err *e)
+{
+    return files_move_on(sandbox_agent(sb, e), from, to, user, cb, arg, e);
+}
+int files_remove_on(struct agent *a, const char *path, const char *user, bool recursive, files_entry_cb *cb, void *arg, struct err *e)
 {
     auto_buf b = {0};
     put_path(&b, path, user);
     rec_put_u64(&b, T_FLAGS, recursive ? FILE_RECURSIVE : 0);
-    return one_call(sb, OP_REMOVE, &b, cb, arg, e);
+    return one_call(a, OP_REMOVE, &b, cb, arg, e);
 }
-int files_setattr(struct sandbox *sb, const char *path, const char *user, const uint32_t *mode, const char *owner, const char *group,
-                  files_entry_cb *cb, void *arg, struct err *e)
+int files_remove(struct sandbox *sb, const char *path, const char *user, bool recursive, files_entry_cb *cb, void *arg, struct err *e)
+{
+    return files_remove_on(sandbox_agent(sb, e), path, user, recursive, cb, arg, e);
+}
+int files_setattr_on(struct agent *a, const char *path, const char *user, const uint32_t *mode, const char *owner, const char *group, files_entry_cb *cb, void *arg, struct err *e)
 {
     auto_buf b = {0};
     put_path(&b, path, user);
@@ -134,14 +148,22 @@ int files_setattr(struct sandbox *sb, const char *path, const char *user, const 
         rec_put_u64(&b, T_MODE, *mode);
     rec_put_str(&b, T_OWNER, owner);
     rec_put_str(&b, T_GROUP, group);
-    return one_call(sb, OP_SETATTR, &b, cb, arg, e);
+    return one_call(a, OP_SETATTR, &b, cb, arg, e);
 }
-int files_symlink(struct sandbox *sb, const char *target, const char *path, const char *user, files_entry_cb *cb, void *arg, struct err *e)
+int files_setattr(struct sandbox *sb, const char *path, const char *user, const uint32_t *mode, const char *owner, const char *group, files_entry_cb *cb, void *arg, struct err *e)
+{
+    return files_setattr_on(sandbox_agent(sb, e), path, user, mode, owner, group, cb, arg, e);
+}
+int files_symlink_on(struct agent *a, const char *target, const char *path, const char *user, files_entry_cb *cb, void *arg, struct err *e)
 {
     auto_buf b = {0};
     put_path(&b, path, user);
     rec_put_str(&b, T_TARGET, target);
-    return one_call(sb, OP_SYMLINK, &b, cb, arg, e);
+    return one_call(a, OP_SYMLINK, &b, cb, arg, e);
+}
+int files_symlink(struct sandbox *sb, const char *target, const char *path, const char *user, files_entry_cb *cb, void *arg, struct err *e)
+{
+    return files_symlink_on(sandbox_agent(sb, e), target, path, user, cb, arg, e);
 }
 
 /* ---- list ---- */
@@ -170,8 +192,11 @@ static void list_done(void *arg, const struct err *e, struct rec r)
 }
 int files_list(struct sandbox *sb, const char *path, const char *user, unsigned depth, const struct files_list_ops *o, void *arg, struct err *e)
 {
+    return files_list_on(sandbox_agent(sb, e), path, user, depth, o, arg, e);
+}
+int files_list_on(struct agent *a, const char *path, const char *user, unsigned depth, const struct files_list_ops *o, void *arg, struct err *e)
+{
     static const struct call_ops ops = {.event = list_event, .done = list_done};
-    struct agent *a = sandbox_agent(sb, e);
     if (!a)
         return -1;
     auto_buf b = {0};
@@ -187,7 +212,7 @@ int files_list(struct sandbox *sb, const char *path, const char *user, unsigned 
 }
 
 /* ---- read ---- */
-struct file_read { struct core *core; struct call *call; struct file_read_ops ops; void *arg; size_t owed; bool opened; };
+struct file_read { struct loop *loop; struct call *call; struct file_read_ops ops; void *arg; size_t owed; bool opened; };
 
 static void read_event(void *arg, uint8_t ev, struct rec r)
 {
@@ -222,8 +247,12 @@ static void read_done(void *arg, const struct err *e, struct rec r)
 struct file_read *file_read_start(struct sandbox *sb, const char *path, const char *user, uint64_t offset, uint64_t size,
                                   const struct file_read_ops *o, void *arg, struct err *e)
 {
+    return file_read_start_on(sandbox_agent(sb, e), path, user, offset, size, o, arg, e);
+}
+struct file_read *file_read_start_on(struct agent *a, const char *path, const char *user, uint64_t offset, uint64_t size,
+                                     const struct file_read_ops *o, void *arg, struct err *e)
+{
     static const struct call_ops ops = {.event = read_event, .data = read_data, .done = read_done};
-    struct agent *a = sandbox_agent(sb, e);
     if (!a)
         return NULL;
     auto_buf b = {0};
@@ -233,7 +262,7 @@ struct file_read *file_read_start(struct sandbox *sb, const char *path, const ch
         rec_put_u64(&b, T_SIZE, size);
     rec_put_u64(&b, T_CREDIT, WINDOW);
     struct file_read *f = xcalloc(1, sizeof *f);
-    *f = (struct file_read){.core = sb->core, .ops = *o, .arg = arg};
+    *f = (struct file_read){.loop = agent_loop(a), .ops = *o, .arg = arg};
     f->call = agent_call(a, OP_READ, &b, &ops, f, e);
     if (!f->call) {
         free(f);
@@ -255,11 +284,11 @@ void file_read_cancel(struct file_read *f)
         return; /* inside its own done */
     call_cancel(f->call);
     f->call = NULL;
-    loop_defer(core_loop(f->core), free, f);
+    loop_defer(f->loop, free, f);
 }
 
 /* ---- write ---- */
-struct file_write { struct core *core; struct call *call; struct file_write_ops ops; void *arg; };
+struct file_write { struct loop *loop; struct call *call; struct file_write_ops ops; void *arg; };
 
 static void write_room(void *arg)
 {
@@ -287,20 +316,23 @@ static void write_done(void *arg, const struct err *e, struct rec r)
 }
 struct file_write *file_write_start(struct sandbox *sb, const struct file_write_spec *s, const struct file_write_ops *o, void *arg, struct err *e)
 {
+    return file_write_start_on(sandbox_agent(sb, e), s, o, arg, e);
+}
+struct file_write *file_write_start_on(struct agent *a, const struct file_write_spec *s, const struct file_write_ops *o, void *arg, struct err *e)
+{
     static const struct call_ops ops = {.room = write_room, .done = write_done};
-    struct agent *a = sandbox_agent(sb, e);
     if (!a)
         return NULL;
     auto_buf b = {0};
     put_path(&b, s->path, s->user);
     if (s->mode)
         rec_put_u64(&b, T_MODE, s->mode);
-    rec_put_u64(&b, T_FLAGS, FILE_PARENTS | (s->append ? FILE_APPEND : 0u) | (s->excl ? FILE_EXCL : 0u) | (s->own ? FILE_OWN : 0u));
+    rec_put_u64(&b, T_FLAGS, (s->no_parents ? 0u : FILE_PARENTS) | (s->append ? FILE_APPEND : 0u) | (s->excl ? FILE_EXCL : 0u) | (s->own ? FILE_OWN : 0u));
     rec_put_str(&b, T_NAME, s->xattr_clear);
     for (const char *const *x = s->xattr; x && *x; x++)
         rec_put_str(&b, T_XATTR, *x);
     struct file_write *f = xcalloc(1, sizeof *f);
-    *f = (struct file_write){.core = sb->core, .ops = *o, .arg = arg};
+    *f = (struct file_write){.loop = agent_loop(a), .ops = *o, .arg = arg};
     f->call = agent_call(a, OP_WRITE, &b, &ops, f, e);
     if (!f->call) {
         free(f);
@@ -321,11 +353,11 @@ void file_write_cancel(struct file_write *f)
         return;
     call_cancel(f->call);
     f->call = NULL;
-    loop_defer(core_loop(f->core), free, f);
+    loop_defer(f->loop, free, f);
 }
 
 /* ---- watch ---- */
-struct watch { struct core *core; struct call *call; struct watch_ops ops; void *arg; };
+struct watch { struct loop *loop; struct call *call; struct watch_ops ops; void *arg; };
 
 static void watch_event(void *arg, uint8_t ev, struct rec r)
 {
@@ -361,7 +393,7 @@ struct watch *watch_start(struct sandbox *sb, const char *path, const char *user
     put_path(&b, path, user);
     rec_put_u64(&b, T_FLAGS, (recursive ? WATCH_RECURSIVE : 0u) | (entries ? WATCH_ENTRY : 0u));
     struct watch *w = xcalloc(1, sizeof *w);
-    *w = (struct watch){.core = sb->core, .ops = *o, .arg = arg};
+    *w = (struct watch){.loop = agent_loop(a), .ops = *o, .arg = arg};
     w->call = agent_call(a, OP_WATCH, &b, &ops, w, e);
     if (!w->call) {
         free(w);
@@ -375,5 +407,5 @@ void watch_cancel(struct watch *w)
         return;
     call_cancel(w->call);
     w->call = NULL;
-    loop_defer(core_loop(w->core), free, w);
+    loop_defer(w->loop, free, w);
 }

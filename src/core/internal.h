@@ -32,6 +32,7 @@ struct core {
     uint64_t event_head;
     struct list followers;
     struct map templates; /* id -> template */
+    struct map volumes, volume_names; /* id -> volume, name -> volume */
     struct vm_host *vmh;
     char accel[8];        /* "kvm" or "tcg" */
     char accel_why[160];

@@ -9,6 +9,7 @@
 #include "core/pool.h"
 #include "core/prime.h"
 #include "core/template.h"
+#include "core/volume.h"
 #include "crypto/digest.h"
 #include "json/write.h"
 #include "store/store.h"
@@ -197,6 +198,7 @@ static struct sandbox *sandbox_new(struct core *c)
     struct sandbox *sb = xcalloc(1, sizeof *sb);
     sb->core = c;
     list_init(&sb->waiters);
+    list_init(&sb->attachments);
     timer_init(&sb->expiry, c->loop, on_expiry, sb);
     return sb;
 }
@@ -213,6 +215,7 @@ void sandbox_forget(struct sandbox *sb)
 {
     struct core *c = sb->core;
     timer_stop(&sb->expiry);
+    volumes_forget(sb);
     map_del(&c->sandboxes, sb->id);
     if (sb->name && map_get(&c->names, sb->name) == sb)
         map_del(&c->names, sb->name);
@@ -292,6 +295,7 @@ static void box_gone(void *arg)
     (void)advance(sb, SBE_ENDED, NULL);
     if (!sb->ended_ns)
         sb->ended_ns = clock_wall();
+    volumes_detach(sb);
     sandbox_store(sb, end_stored, stored_new(sb));
 }
 
@@ -305,6 +309,7 @@ static void release(struct sandbox *sb)
 static void drop_box(struct sandbox *sb, void (*done)(void *arg), void *arg)
 {
     struct box *b = sb->box;
+    volumes_disconnect(sb);
     sb->box = NULL;
     if (sb->prime) {
         struct err gone;
@@ -384,6 +389,7 @@ static void create_failed(struct creation *cr, struct sandbox *sb, const struct 
         release(sb);
         drop_box(sb, NULL, NULL);
         announce(sb);
+        volumes_detach(sb);
         sandbox_forget(sb); /* the caller got the reason; nothing of it stays */
     }
     created(cr, NULL, &copy);
@@ -462,8 +468,8 @@ static void ready(struct creation *cr, struct sandbox *sb)
     sandbox_store(sb, running_stored, cr);
 }
 
-/* Give its box this sandbox's identity: at creation, and again after every takeover of the channel. */
-void sandbox_configure(struct sandbox *sb, box_cb *cb, void *arg)
+/* The second half of sandbox_configure: what its box is told. */
+static void tell_identity(struct sandbox *sb, box_cb *cb, void *arg)
 {
     struct template *t = map_get(&sb->core->templates, sb->template_id);
     struct kv env = {0}, files = {0};
@@ -491,6 +497,39 @@ void sandbox_configure(struct sandbox *sb, box_cb *cb, void *arg)
     box_configure(sb->box, &id, cb, arg);
     kv_free(&env);
     kv_free(&files);
+}
+
+struct configuring { struct core *core; char id[22], box_id[22]; box_cb *cb; void *arg; };
+
+static void volumes_there(void *arg, const struct err *e)
+{
+    struct configuring k = *(struct configuring *)arg;
+    struct sandbox *sb = map_get(&k.core->sandboxes, k.id);
+    struct box *b = sb && sb->box && !strcmp(sb->box->id, k.box_id) ? sb->box : NULL;
+    struct err gone;
+    free(arg);
+    if (!e && !b) {
+        err_set(&gone, E_CANCELED, "sandbox %s ended meanwhile", k.id);
+        e = &gone;
+    }
+    if (e)
+        k.cb(k.arg, b, e);
+    else
+        tell_identity(sb, k.cb, k.arg);
+}
+
+/* Give its box this sandbox's volumes and identity: at creation, and again after every takeover of the channel. */
+void sandbox_configure(struct sandbox *sb, box_cb *cb, void *arg)
+{
+    if (list_empty(&sb->attachments)) {
+        tell_identity(sb, cb, arg);
+        return;
+    }
+    struct configuring *k = xcalloc(1, sizeof *k);
+    *k = (struct configuring){.core = sb->core, .cb = cb, .arg = arg};
+    memcpy(k->id, sb->id, sizeof k->id);
+    memcpy(k->box_id, sb->box->id, sizeof k->box_id);
+    volumes_connect(sb, volumes_there, k);
 }
 
 static void box_started(void *arg, struct box *b, const struct err *e)
@@ -543,7 +582,7 @@ int sandbox_create(struct core *c, const struct sandbox_spec *s, sandbox_cb *don
 {
     struct template *t = template_find(c, s->template ? s->template : "base", e);
     enum tier tier = s->tier ? (enum tier)s->tier : (enum tier)c->cfg.default_tier;
-    if (!t || check_spec(c, s, t, tier, e))
+    if (!t || check_spec(c, s, t, tier, e) || volumes_check(c, s->volumes, s->nvolumes, tier, e))
         return -1;
     struct sandbox *sb = sandbox_new(c);
     id_make('i', sb->id);
@@ -574,6 +613,7 @@ int sandbox_create(struct core *c, const struct sandbox_spec *s, sandbox_cb *don
     map_set(&c->sandboxes, sb->id, sb);
     if (sb->name)
         map_set(&c->names, sb->name, sb);
+    volumes_attach(sb, s->volumes, s->nvolumes);
 
     struct creation *cr = xcalloc(1, sizeof *cr);
     *cr = (struct creation){.core = c, .done = done, .arg = arg, .begun = clock_mono()};

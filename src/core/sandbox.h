@@ -14,6 +14,7 @@ struct core;
 struct box;
 struct prime;
 struct agent;
+struct volume_mount;
 
 enum tier { TIER_VM = 1, TIER_CONTAINER = 2 };
 const char *tier_name(enum tier t);
@@ -27,6 +28,8 @@ struct sandbox_spec {
     enum on_timeout { ON_TIMEOUT_KILL = 0, ON_TIMEOUT_PAUSE } on_timeout;
     struct kv env, metadata; /* copied */
     struct kv options;       /* copied; see struct sandbox */
+    const struct volume_mount *volumes; /* core/volume.h */
+    size_t nvolumes;
 };
 
 struct sandbox {
@@ -55,6 +58,7 @@ struct sandbox {
     struct prime *prime;       /* START and READY of a container, while creating */
     struct timer expiry;
     struct list waiters;       /* callers of kill that wait for the end */
+    struct list attachments;   /* volumes: struct attachment.of_sandbox */
 };
 
 typedef void sandbox_cb(void *arg, struct sandbox *sb /* NULL on error */, const struct err *e);

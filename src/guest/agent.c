@@ -20,44 +20,45 @@
 #define EVENTS_MAX    32
 
 enum { ANY = 1 /* before CONFIGURE */, COLD = 2 /* while frozen */ };
+enum { I = ROLE_INIT, K = ROLE_KEEPER };
 static const struct {
     op_fn *fn;
-    uint8_t when;
+    uint8_t when, who;
 } ops[OP_MAX] = {
-    [OP_CONFIGURE] = {op_configure, ANY | COLD},
-    [OP_PING] = {op_ping, ANY | COLD},
-    [OP_START] = {op_start, 0},
-    [OP_ATTACH] = {op_attach, COLD},
-    [OP_PROCS] = {op_procs, COLD},
-    [OP_SIGNAL] = {op_signal, COLD},
-    [OP_RESIZE] = {op_resize, COLD},
-    [OP_INPUT] = {op_input, COLD},
-    [OP_CLOSE_STDIN] = {op_close_stdin, COLD},
-    [OP_STAT] = {op_stat, 0},
-    [OP_LIST] = {op_list, 0},
-    [OP_MKDIR] = {op_mkdir, 0},
-    [OP_MOVE] = {op_move, 0},
-    [OP_REMOVE] = {op_remove, 0},
-    [OP_SETATTR] = {op_setattr, 0},
-    [OP_SYMLINK] = {op_symlink, 0},
-    [OP_READ] = {op_read, 0},
-    [OP_WRITE] = {op_write, 0},
-    [OP_WATCH] = {op_watch, 0},
-    [OP_METRICS] = {op_metrics, COLD},
-    [OP_PORTS] = {op_ports, COLD},
-    [OP_CONNECT] = {op_connect, 0},
-    [OP_GROW] = {op_grow, 0},
-    [OP_SYNC] = {op_sync, 0},
-    [OP_FREEZE] = {op_freeze, COLD},
-    [OP_THAW] = {op_thaw, COLD},
-    [OP_SHUTDOWN] = {op_shutdown, ANY | COLD},
+    [OP_CONFIGURE] = {op_configure, ANY | COLD, I},
+    [OP_PING] = {op_ping, ANY | COLD, I | K},
+    [OP_START] = {op_start, 0, I},
+    [OP_ATTACH] = {op_attach, COLD, I},
+    [OP_PROCS] = {op_procs, COLD, I},
+    [OP_SIGNAL] = {op_signal, COLD, I},
+    [OP_RESIZE] = {op_resize, COLD, I},
+    [OP_INPUT] = {op_input, COLD, I},
+    [OP_CLOSE_STDIN] = {op_close_stdin, COLD, I},
+    [OP_STAT] = {op_stat, 0, I | K},
+    [OP_LIST] = {op_list, 0, I | K},
+    [OP_MKDIR] = {op_mkdir, 0, I | K},
+    [OP_MOVE] = {op_move, 0, I | K},
+    [OP_REMOVE] = {op_remove, 0, I | K},
+    [OP_SETATTR] = {op_setattr, 0, I | K},
+    [OP_SYMLINK] = {op_symlink, 0, I | K},
+    [OP_READ] = {op_read, 0, I | K},
+    [OP_WRITE] = {op_write, 0, I | K},
+    [OP_WATCH] = {op_watch, 0, I},
+    [OP_METRICS] = {op_metrics, COLD, I},
+    [OP_PORTS] = {op_ports, COLD, I},
+    [OP_CONNECT] = {op_connect, 0, I},
+    [OP_GROW] = {op_grow, 0, I},
+    [OP_SYNC] = {op_sync, 0, I | K},
+    [OP_FREEZE] = {op_freeze, COLD, I},
+    [OP_THAW] = {op_thaw, COLD, I},
+    [OP_SHUTDOWN] = {op_shutdown, ANY | COLD, I | K},
 };
 
 void agent_request(struct agent *a, uint32_t id, uint8_t op, struct rec r)
 {
     struct err e = {0};
     struct req q = {a, id, op, r};
-    if (op >= OP_MAX || !ops[op].fn)
+    if (op >= OP_MAX || !(ops[op].who & a->role))
         err_set(&e, E_UNSUPPORTED, "the agent does not know operation %u", op);
     else if (!rec_ok(r))
         err_set(&e, E_INVALID, "malformed request");
@@ -72,7 +73,8 @@ void agent_request(struct agent *a, uint32_t id, uint8_t op, struct rec r)
     reply_err(a, id, &e);
 }
 
-void agent_on_sync(struct agent *a) { a->configured = false; }
+/* A keeper has no identity to be given: it is ready as it is. */
+void agent_on_sync(struct agent *a) { a->configured = a->role == ROLE_KEEPER; }
 
 void op_ping(const struct req *q)
 {
@@ -110,13 +112,16 @@ int agent_init(struct agent *a, const struct agent_opts *o, struct err *e)
     sigset_t set;
     memset(a, 0, sizeof *a);
     a->vm = o->vm;
+    a->role = o->role ? o->role : ROLE_INIT;
+    a->users.none = a->role == ROLE_KEEPER;
+    a->def_user = a->role == ROLE_KEEPER ? xstrdup("1000") : NULL; /* whose a volume's top directory is */
     a->cg_user = -1;
     a->child_io = (struct io){.fd = -1, .fn = on_sigchld};
     procs_init(a);
     harden(a);
     if (loop_init(&a->loop))
         return err_sys(e, errno, "epoll");
-    a->devnull = open("/dev/null", O_RDWR | O_CLOEXEC);
+    a->devnull = a->role == ROLE_KEEPER ? fcntl(0, F_DUPFD_CLOEXEC, 3) : open("/dev/null", O_RDWR | O_CLOEXEC);
     if (a->devnull < 0)
         return err_sys(e, errno, "/dev/null");
     sigemptyset(&set);

@@ -21,6 +21,7 @@ struct agent {
     struct chan chan;
     struct users users;
     bool vm;
+    uint8_t role;    /* ROLE_* */
     bool configured; /* since the last sync */
     bool frozen;     /* user processes stand still; */
     bool fs_frozen;  /* the root file system too */
@@ -40,9 +41,13 @@ struct agent {
     uint64_t oom_seen;         /* vm: /proc/vmstat oom_kill as last looked at */
 };
 
+/* What this process is, and with it which operations it knows. A keeper's root is a volume and nothing else: no /proc, no
+ * /dev, no users by name, no processes. */
+enum { ROLE_INIT = 1 /* PID 1 of a sandbox */, ROLE_KEEPER = 2 };
 struct agent_opts {
     int fd;
     bool vm;
+    uint8_t role; /* 0: ROLE_INIT */
 };
 /* Serves the channel until shutdown or loss of the channel; returns what PID 1 should exit with. */
 int agent_run(const struct agent_opts *o);

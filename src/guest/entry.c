@@ -12,6 +12,7 @@
 #define XATTR_VALUE 4096
 #define XATTR_TOTAL 8192 /* of one entry; the rest is left out */
 
+static uint64_t ns_of(struct timespec t) { return (uint64_t)(t.tv_sec * NS_PER_S + t.tv_nsec); }
 static char type_of(mode_t m) { return S_ISREG(m) ? 'f' : S_ISDIR(m) ? 'd' : S_ISLNK(m) ? 'l' : 'o'; }
 
 /* Of the open file fd, or with fd < 0 of what lies at path. */
@@ -66,7 +67,9 @@ static void put_stat(struct agent *a, struct buf *b, const struct stat *st, cons
     rec_put_u64(b, T_GID, st->st_gid);
     rec_put_str(b, T_OWNER, user_name(&a->users, st->st_uid));
     rec_put_str(b, T_GROUP, group_name(&a->users, st->st_gid));
-    rec_put_u64(b, T_MTIME_NS, (uint64_t)(st->st_mtim.tv_sec * NS_PER_S + st->st_mtim.tv_nsec));
+    rec_put_u64(b, T_MTIME_NS, ns_of(st->st_mtim));
+    rec_put_u64(b, T_ATIME_NS, ns_of(st->st_atim));
+    rec_put_u64(b, T_CTIME_NS, ns_of(st->st_ctim));
 }
 
 int entry_put(struct agent *a, struct buf *b, int dir, const char *name, const char *path)

@@ -8,7 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
+
+#ifndef SYS_fchmodat2
+#define SYS_fchmodat2 452
+#endif
 
 static uint64_t flags_of(const struct req *q) { return rec_u64_or(q->rec, T_FLAGS, 0); }
 
@@ -126,12 +131,23 @@ static int owner_ids(const struct req *q, uid_t *uid, gid_t *gid, struct err *e)
     return 0;
 }
 
+/* By descriptor, also where there is no /proc (a keeper) or no fchmodat2 (before Linux 6.6). */
+static int chmod_fd(int fd, mode_t mode)
+{
+    char link[64];
+    if (!syscall(SYS_fchmodat2, fd, "", mode, AT_EMPTY_PATH))
+        return 0;
+    if (errno != ENOSYS && errno != EPERM)
+        return -1;
+    (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    return chmod(link, mode);
+}
+
 static int set_attr(const struct req *q, struct place *p, struct err *e)
 {
     uid_t uid;
     gid_t gid;
     uint64_t mode;
-    char link[64];
     if (place_open(q->a, q->rec, T_PATH, false, p, e) || owner_ids(q, &uid, &gid, e))
         return -1;
     auto_fd fd = open_beneath(p->dir, p->base, O_PATH, 0); /* links are followed, as chown and chmod do */
@@ -140,10 +156,9 @@ static int set_attr(const struct req *q, struct place *p, struct err *e)
     if ((uid != (uid_t)-1 || gid != (gid_t)-1) && fchownat(fd, "", uid, gid, AT_EMPTY_PATH))
         return path_err(e, errno, p->path);
     if (rec_u64(q->rec, T_MODE, &mode)) { /* after chown, which clears the set-id bits */
-        (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
         if (mode > 07777)
             return err_set(e, E_INVALID, "mode is out of range");
-        if (chmod(link, (mode_t)mode))
+        if (chmod_fd(fd, (mode_t)mode))
             return path_err(e, errno, p->path);
     }
     return 0;

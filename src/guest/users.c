@@ -103,6 +103,8 @@ static void parse_group(struct users *u)
 
 void users_refresh(struct users *u)
 {
+    if (u->none)
+        return;
     if (file_refresh(&u->pf, "/etc/passwd"))
         parse_passwd(u);
     if (file_refresh(&u->gf, "/etc/group"))

@@ -18,6 +18,7 @@ struct users {
     struct user *user;
     struct group *group;
     size_t nuser, ngroup;
+    bool none; /* there are no files to read: ids only */
 };
 
 void users_free(struct users *u);

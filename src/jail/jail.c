@@ -24,12 +24,17 @@ static const struct profile {
     [JAIL_BOX] = {0, 65536, 0, false, false, 65536},
     [JAIL_VM] = {VM_ID, 1, VM_ID, true, true, 4096},
     [JAIL_UNTAR] = {0, 65536, 0, true, true, 1024},
+    [JAIL_KEEPER] = {0, 65536, 0, true, true, 65536},
 };
 
 uint32_t jail_first_id(enum jail_kind k) { return profiles[k].first_id; }
 uint32_t jail_id_count(enum jail_kind k) { return profiles[k].id_count; }
 static const struct profile *prof(const struct jail *j) { return &profiles[j->kind]; }
-static uint64_t bound(const struct jail *j) { return j->kind == JAIL_BOX ? CAPS_BOX : j->kind == JAIL_UNTAR ? CAPS_UNTAR : CAPS_NONE; }
+static uint64_t bound(const struct jail *j)
+{
+    static const uint64_t *const caps[] = {[JAIL_BOX] = &CAPS_BOX, [JAIL_UNTAR] = &CAPS_UNTAR, [JAIL_KEEPER] = &CAPS_KEEPER, [JAIL_VM] = NULL};
+    return caps[j->kind] ? *caps[j->kind] : CAPS_NONE;
+}
 
 /* ---- the steps ------------------------------------------------------------------------------------------------ */
 
@@ -91,6 +96,8 @@ static int s_wait_go(struct jail *j, struct err *e)
 static int s_make_proc(struct jail *j, struct err *e)
 {
     static const char *const subset[] = {"subset", "pid", NULL};
+    if (j->kind == JAIL_KEEPER)
+        return 0;
     j->proc = mount_fs("proc", prof(j)->own_proc_subset ? subset : NULL, MATTR_NOSUID | MATTR_NODEV | MATTR_NOEXEC, e);
     return j->proc < 0 ? -1 : 0;
 }
@@ -122,6 +129,8 @@ static int s_make_tmp(struct jail *j, struct err *e)
 
 static int s_place_mounts(struct jail *j, struct err *e)
 {
+    if (j->kind == JAIL_KEEPER)
+        return 0;
     if (mount_put(j->proc, "proc", e))
         return -1;
     if (j->kind == JAIL_UNTAR && mount_put(j->out, "out", e))
@@ -178,7 +187,7 @@ static int s_hide(struct jail *j, struct err *e)
 
 static int s_limits(struct jail *j, struct err *e) { return privs_limits(prof(j)->nofile, 8u << 20, e); }
 
-static int s_place_fds(struct jail *j, struct err *e)
+static int std_fds(struct err *e)
 {
     auto_fd null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null < 0)
@@ -191,6 +200,14 @@ static int s_place_fds(struct jail *j, struct err *e)
             return -1;
         null = -1;
     }
+    return 0;
+}
+
+/* A keeper has no /dev: its 0, 1 and 2 are among the placed ones. */
+static int s_place_fds(struct jail *j, struct err *e)
+{
+    if (j->kind != JAIL_KEEPER && std_fds(e))
+        return -1;
     for (int i = 0; i < j->nplace; i++)
         if (fds_place(j->place[i].from, j->place[i].to, e))
             return -1;

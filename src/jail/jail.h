@@ -23,6 +23,7 @@ enum jail_kind {
     JAIL_BOX,   /* a container: its init is root of its own user namespace */
     JAIL_VM,    /* QEMU: one unprivileged id, nothing to see */
     JAIL_UNTAR, /* unpacks a foreign archive into one directory, /out */
+    JAIL_KEEPER, /* serves the files of a volume: the volume is its root, and there is nothing else: no /proc, no /dev */
 };
 
 #define JAIL_TAP_FD    8  /* QEMU's number for the tap it gets from jail_go() */

@@ -41,29 +41,39 @@ int mount_fs(const char *type, const char *const *options, uint64_t attr, struct
     return m < 0 ? fs_err(e, fs, type) : m;
 }
 
-int mount_image(int image, bool read_only, const char *scratch, struct err *e)
+static int mount_ext4(int image, bool read_only, const char *const *options, uint64_t attr, const char *scratch, struct err *e)
 {
     char dev[256];
     auto_fd loop = loopdev_attach(image, read_only, scratch, dev, sizeof dev, e);
     if (loop < 0)
         return -1;
-    /* noinit_itable: no kernel thread zeroing inode tables of every new box; nobarrier: a box's layer is not
-     * promised to survive a crash of the host, its snapshots are synced by whoever takes them. */
-    static const char *const rw[] = {"noinit_itable", NULL, "nobarrier", NULL, "nodiscard", NULL};
     auto_fd fs = sys_fsopen("ext4");
     if (fs < 0)
         return err_sys(e, errno, "fsopen ext4");
     if (opt(fs, "source", dev) < 0)
         return fs_err(e, fs, "source");
-    if (read_only && opt(fs, "ro", NULL) < 0)
-        return fs_err(e, fs, "ro");
-    for (unsigned i = 0; !read_only && i < sizeof rw / sizeof *rw; i += 2)
-        if (opt(fs, rw[i], rw[i + 1]) < 0)
-            return fs_err(e, fs, rw[i]);
+    for (; *options; options += 2)
+        if (opt(fs, options[0], options[1]) < 0)
+            return fs_err(e, fs, options[0]);
     if (sys_fsconfig(fs, FSC_CMD_CREATE, NULL, NULL, 0) < 0)
         return fs_err(e, fs, "ext4 image");
-    int m = sys_fsmount(fs, (unsigned)(MATTR_NODEV | (read_only ? MATTR_RDONLY : 0)));
+    int m = sys_fsmount(fs, (unsigned)attr);
     return m < 0 ? fs_err(e, fs, "ext4 image") : m;
+}
+
+int mount_image(int image, bool read_only, const char *scratch, struct err *e)
+{
+    /* noinit_itable: no kernel thread zeroing inode tables of every new box; nobarrier: a box's layer is not
+     * promised to survive a crash of the host, its snapshots are synced by whoever takes them. */
+    static const char *const rw[] = {"noinit_itable", NULL, "nobarrier", NULL, "nodiscard", NULL, NULL};
+    static const char *const ro[] = {"ro", NULL, NULL};
+    return mount_ext4(image, read_only, read_only ? ro : rw, MATTR_NODEV | (read_only ? MATTR_RDONLY : 0), scratch, e);
+}
+
+int mount_volume(int image, const char *scratch, struct err *e)
+{
+    static const char *const o[] = {"noinit_itable", NULL, "discard", NULL, "errors", "remount-ro", NULL};
+    return mount_ext4(image, false, o, MATTR_NODEV | MATTR_NOSUID, scratch, e);
 }
 
 int mount_tmpfs(const char *size, const char *mode, struct err *e)

@@ -12,6 +12,9 @@
 
 /* ---- parent ---- */
 int mount_image(int image, bool read_only, const char *scratch, struct err *e) __attribute__((warn_unused_result)); /* ext4 on a loop device -> detached mount */
+/* The same for a volume: write barriers on (an fsync inside is a promise), freed blocks given back to the host's file
+ * system, read-only after the first sign of damage. The image's lock (disk_volume) stays with the loop device. */
+int mount_volume(int image, const char *scratch, struct err *e) __attribute__((warn_unused_result));
 int mount_tmpfs(const char *size, const char *mode, struct err *e) __attribute__((warn_unused_result));
 int mount_clone(int dirfd, const char *path, bool recursive, struct err *e) __attribute__((warn_unused_result));
 int mount_attr(int mnt, uint64_t set, bool recursive, struct err *e) __attribute__((warn_unused_result)); /* MATTR_* */

@@ -11,6 +11,7 @@
 #define CAPS_NONE 0ull
 extern const uint64_t CAPS_BOX;   /* bounding set of a container's PID 1 */
 extern const uint64_t CAPS_UNTAR; /* what unpacking a tree as its root needs; no MKNOD */
+extern const uint64_t CAPS_KEEPER; /* what acting on the files of others as their root needs */
 
 int privs_death_signal(struct err *e) __attribute__((warn_unused_result)); /* SIGKILL when the parent is gone */
 int privs_ids(uid_t uid, gid_t gid, struct err *e) __attribute__((warn_unused_result));

@@ -8,6 +8,8 @@
  *   templates/<tid>/rootfs.ext4      immutable image, lower layer of containers
  *   boxes/<bid>/upper.ext4           writable layer of a container
  *   fs/<mib>.ext4                    formatted empty images, copied for new uppers
+ *   volumes/<vid>.ext4               volumes; the directory is root's alone, so that what is mounted on the host was only
+ *                                    ever written by the host's kernel (docs/decisions/014-volumes.md)
  *
  * The spawner keeps, for every box, the host ends of its channel (and QMP)
  * sockets; hutchd gets duplicates, again after a restart (SP_ATTACH). */
@@ -23,6 +25,8 @@
 #define SP_DISK_MAX   (16u << 20) /* MiB */
 #define SP_LIST_MAX   64
 #define SP_LAYERS_MAX 8    /* disk layers between a variant's disk and the top */
+#define SP_VOLUME_MIN 16u /* MiB */
+#define SP_PLACE      256 /* where a volume goes inside a box */
 
 enum sp_op {
     SP_HELLO = 1,      /* -> sp_hello: version, features, uid base, cgroup version */
@@ -44,6 +48,12 @@ enum sp_op {
     SP_RELEASE,        /* sp_id: as SP_REMOVE, but boxes/<bid> stays (a sandbox paused to disk); idempotent */
     SP_VM_SAVE,        /* sp_save + fds: page file, index file (both empty, rw) [, index file of pages that are saved in any case] -> sp_saved.
                         * The memory of a stopped VM as spawn/pages.h has it. In a process of its own; others are served meanwhile. */
+    SP_VOLUME_MAKE,    /* sp_volume: a formatted image of that size; E_CONFLICT if there is one */
+    SP_VOLUME_DELETE,  /* sp_id: unmount and delete the image; absent is fine; E_UNAVAILABLE while something still holds it */
+    SP_VOLUME_CLOSE,   /* sp_id: forget our mount of it; it is written back and unmounted when the last box that has it ends */
+    SP_VOLUME_STAT,    /* sp_id -> sp_stat: disk_bytes (its size), disk_used (what it takes on the host) */
+    SP_KEEPER_START,   /* sp_keeper: the process that serves a volume's files, mounting it if need be -> sp_info, fds: pidfd, channel */
+    SP_VOLUME_LEND,    /* sp_lend: mount an open volume inside a running container that has not been configured yet */
     SP_OP_MAX
 };
 
@@ -83,7 +93,12 @@ struct sp_vm {
     uint32_t pad;
 };
 
-enum sp_kind { SP_KIND_BOX = 1, SP_KIND_VM, SP_KIND_PACK, SP_KIND_TOOL, SP_KIND_EGRESS };
+struct sp_volume { char id[SP_ID]; uint32_t size_mib; uint32_t inodes; /* 0: from the size */ };
+struct sp_keeper { char id[SP_ID]; char volume[SP_ID]; };
+/* `place` is resolved inside the box, by a process that has the box's root, ids and rights; see sp_place_ok(). */
+struct sp_lend { char box[SP_ID]; char volume[SP_ID]; uint32_t read_only, pad; char place[SP_PLACE]; };
+
+enum sp_kind { SP_KIND_BOX = 1, SP_KIND_VM, SP_KIND_PACK, SP_KIND_TOOL, SP_KIND_EGRESS, SP_KIND_KEEPER };
 struct sp_info { char id[SP_ID]; uint32_t kind; int32_t alive; uint32_t uid_base; int32_t pid; uint64_t started_mono_ns; };
 struct sp_page { char after[SP_ID]; };
 struct sp_listing { uint32_t n; uint32_t more; struct sp_info item[SP_LIST_MAX]; };
@@ -101,7 +116,8 @@ struct sp_hello { uint32_t version, cgroup; uint64_t uid_base; uint32_t features
 struct sp_req {
     uint32_t version, op;
     uint64_t seq; /* echoed; 0 is for events */
-    union { struct sp_id id; struct sp_box box; struct sp_vm vm; struct sp_page page; struct sp_limits limits; struct sp_pack pack; struct sp_tool tool; struct sp_save save; } u;
+    union { struct sp_id id; struct sp_box box; struct sp_vm vm; struct sp_page page; struct sp_limits limits; struct sp_pack pack; struct sp_tool tool;
+            struct sp_volume volume; struct sp_keeper keeper; struct sp_lend lend; struct sp_save save; } u;
 };
 
 struct sp_exit { char id[SP_ID]; uint32_t kind; int32_t code; /* exit status or signal */ int32_t signaled; uint32_t oom_kills; };

@@ -161,6 +161,14 @@ static void dispatch(struct server *s, struct request *r)
     case SP_EGRESS:
         rc = op_egress(s, r, &e);
         break;
+    case SP_VOLUME_MAKE:
+    case SP_VOLUME_DELETE:
+    case SP_VOLUME_CLOSE:
+    case SP_VOLUME_STAT:
+    case SP_KEEPER_START:
+    case SP_VOLUME_LEND:
+        rc = op_volume(s, r, &e);
+        break;
     default:
         rc = op_control(s, r, &e);
     }

@@ -5,7 +5,7 @@
  * Files: server.c (loop, connection, queue), server_box.c (life and death of a
  * box), server_disk.c (template mounts, writable layers), server_worker.c (a
  * process for disk work), server_task.c (processes for long work),
- * server_host.c (what is made once at start), op_*.c (one family of requests each). */
+ * server_volume.c (images of volumes), server_host.c (what is made once at start), op_*.c (one family of requests each). */
 #pragma once
 #include "base/err.h"
 #include "base/list.h"
@@ -65,6 +65,7 @@ struct box {
 };
 
 struct template { char id[SP_ID]; int mnt; };
+struct volume { char id[SP_ID]; int mnt; };
 struct upper { int mnt; uint32_t mib, inodes; char name[32]; };
 struct pool { uint32_t mib, inodes; int64_t used; struct upper item[POOL_DEPTH]; int n, ordered; };
 
@@ -89,7 +90,7 @@ struct server {
     int slot_next, nretry;
     struct cgroup_host cg;
     struct net_host net;
-    struct seccomp_prog f_box, f_vm, f_untar;
+    struct seccomp_prog f_box, f_vm, f_untar, f_keeper;
     char attach_at[PATH_LEN], scratch[PATH_LEN];
     char dev_dir[PATH_LEN], vm_root[2][PATH_LEN];
     int dev_mnt;                    /* template of /dev, attached at dev_dir in our private mount namespace */
@@ -98,6 +99,9 @@ struct server {
     int64_t agent_id[3], untar_id[3]; /* size, mtime, inode of what was copied */
     struct template *tmpl;
     int ntmpl;
+    struct volume *volume;          /* mounted: ours is one reference, boxes hold their own */
+    int nvolume;
+    struct { uint64_t gen, seq; } volume_wait[8]; /* makings and deletions that the disk worker has */
     struct pool pool[POOL_KINDS];
     uint64_t pool_serial;
     bool pool_broken;
@@ -152,14 +156,28 @@ void disk_worker_lost(struct server *s);
 void disk_abandon(int upper_mnt);                            /* its content is not wanted any more: do not write it back */
 void disk_fini(struct server *s);
 int disk_mkfs(int image, uint32_t mib, uint32_t inodes, const char *from_dir, struct err *e) __attribute__((warn_unused_result));
+int disk_mkfs_for(int image, uint32_t mib, uint32_t inodes, unsigned owner, struct err *e) __attribute__((warn_unused_result)); /* its top directory is that id's */
 int run_program(const char *const *argv, struct err *e) __attribute__((warn_unused_result)); /* blocks; 0 on exit status 0 */
 int disk_sparse_copy(int from, int to, struct err *e) __attribute__((warn_unused_result));
+
+/* server_volume.c */
+int volume_open(struct server *s, const char *id, struct err *e) __attribute__((warn_unused_result)); /* -> detached mount, borrowed */
+int volume_find(struct server *s, const char *id);            /* likewise, -1: not mounted */
+void volume_close(struct server *s, const char *id);
+void volumes_fini(struct server *s);
+int volume_usage(struct server *s, const char *id, uint64_t *ret_bytes, uint64_t *ret_used, struct err *e) __attribute__((warn_unused_result));
+int volume_make(struct server *s, const char *id, uint32_t mib, uint32_t inodes, struct err *e) __attribute__((warn_unused_result)); /* blocks */
+int volume_delete(struct server *s, const char *id, struct err *e) __attribute__((warn_unused_result)); /* blocks */
+int volume_wait_slot(struct server *s, uint64_t gen, uint64_t seq); /* -1: none free */
+void volume_wait_done(struct server *s, int slot, int rc, const struct err *e);
+void volume_worker_lost(struct server *s);
 
 /* server_worker.c */
 int worker_start(struct server *s, struct err *e) __attribute__((warn_unused_result));
 int worker_watch(struct server *s);
 bool worker_make(struct server *s, uint64_t serial, uint32_t mib, uint32_t inodes); /* false: do it yourself */
 bool worker_remove(struct server *s, const char *id);
+bool worker_volume(struct server *s, const char *id, uint32_t mib /* 0: delete */, uint32_t inodes, int slot);
 
 /* op_*.c: answer now, or leave start_seq in the box */
 struct request { uint64_t gen; const struct sp_req *q; int *fds; int nfds; };
@@ -170,6 +188,7 @@ int op_tool(struct server *s, struct request *r, struct err *e);
 int op_save(struct server *s, struct request *r, struct err *e);
 int op_net(struct server *s, struct request *r, struct err *e);
 int op_egress(struct server *s, struct request *r, struct err *e);
+int op_volume(struct server *s, struct request *r, struct err *e);
 int op_control(struct server *s, struct request *r, struct err *e);
 
 static inline bool sp_id_ok(const char id[SP_ID]);
@@ -179,3 +198,4 @@ static inline bool sp_id_ok(const char id[SP_ID])
     return memchr(id, 0, SP_ID) && id_ok(str_of(id));
 }
 int sp_limit_ok(const struct sp_limit *l, struct err *e);
+bool sp_place_ok(const char *place); /* absolute, tidy, not the root and not the kernel's own directories */

@@ -51,13 +51,13 @@ int run_program(const char *const *argv, struct err *e)
 }
 
 /* By descriptor, named through /proc: no directory of the home is walked again, so nothing can be swapped under us. */
-int disk_mkfs(int image, uint32_t mib, uint32_t inodes, const char *from_dir, struct err *e)
+static int mkfs(int image, uint32_t mib, uint32_t inodes, const char *from_dir, unsigned owner, struct err *e)
 {
-    char size[24], count[24], path[48];
+    char size[24], count[24], path[48], extended[96];
     (void)snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getpid(), image);
-    const char *argv[24] = {"/usr/sbin/mkfs.ext4", "-q", "-F", "-m", "0", "-b", "4096", "-E",
-                            /* a new sparse file is all zeros: nothing to write, nothing left for a kernel thread to do */
-                            "assume_storage_prezeroed=1,nodiscard,root_owner=0:0"};
+    /* a new sparse file is all zeros: nothing to write, nothing left for a kernel thread to do */
+    (void)snprintf(extended, sizeof extended, "assume_storage_prezeroed=1,nodiscard,root_owner=%u:%u", owner, owner);
+    const char *argv[24] = {"/usr/sbin/mkfs.ext4", "-q", "-F", "-m", "0", "-b", "4096", "-E", extended};
     int n = 9;
     (void)snprintf(size, sizeof size, "%um", mib);
     if (inodes) {
@@ -79,6 +79,9 @@ int disk_mkfs(int image, uint32_t mib, uint32_t inodes, const char *from_dir, st
         argv[0] = "/sbin/mkfs.ext4";
     return run_program(argv, e);
 }
+
+int disk_mkfs(int image, uint32_t mib, uint32_t inodes, const char *from_dir, struct err *e) { return mkfs(image, mib, inodes, from_dir, 0, e); }
+int disk_mkfs_for(int image, uint32_t mib, uint32_t inodes, unsigned owner, struct err *e) { return mkfs(image, mib, inodes, NULL, owner, e); }
 
 int disk_sparse_copy(int from, int to, struct err *e)
 {

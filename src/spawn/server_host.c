@@ -240,25 +240,29 @@ static void sweep_files(struct server *s)
         log_info("%d box directories of an earlier life: they stay until removed by request", boxes);
 }
 
+/* Under another name until it is the daemon's and listens: whoever sees the socket can connect. */
 static int open_socket(struct server *s, struct err *e)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
-    if (snprintf(a.sun_path, sizeof a.sun_path, "%s/spawn.sock", s->run) >= (int)sizeof a.sun_path)
+    char path[PATH_LEN];
+    (void)snprintf(path, sizeof path, "%s/spawn.sock", s->run);
+    if (snprintf(a.sun_path, sizeof a.sun_path, "%s/spawn.new", s->run) >= (int)sizeof a.sun_path - 1)
         return err_set(e, E_INVALID, "run directory: path too long for a socket");
     (void)unlink(a.sun_path); /* ours: we hold the lock */
     s->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     mode_t old = umask(0177);
     int rc = s->listener < 0 ? -1 : bind(s->listener, (struct sockaddr *)&a, sizeof a);
     (void)umask(old);
-    if (rc < 0 || (s->allow_uid && lchown(a.sun_path, s->allow_uid, (gid_t)-1) < 0) || listen(s->listener, 8) < 0)
+    if (rc < 0 || (s->allow_uid && lchown(a.sun_path, s->allow_uid, (gid_t)-1) < 0) || listen(s->listener, 8) < 0 ||
+        rename(a.sun_path, path) < 0)
         return err_sys(e, errno, "socket");
     return 0;
 }
 
 static int load_filters(struct server *s, struct err *e)
 {
-    const struct { const char *name; struct seccomp_prog *p; } f[] = {{"container", &s->f_box}, {"vm", &s->f_vm}, {"untar", &s->f_untar}};
-    for (unsigned i = 0; i < 3; i++) {
+    const struct { const char *name; struct seccomp_prog *p; } f[] = {{"container", &s->f_box}, {"vm", &s->f_vm}, {"untar", &s->f_untar}, {"keeper", &s->f_keeper}};
+    for (unsigned i = 0; i < sizeof f / sizeof *f; i++) {
         char path[PATH_LEN];
         (void)snprintf(path, sizeof path, "%s/seccomp/%s.profile", s->share, f[i].name);
         if (seccomp_load(path, f[i].p, e))
@@ -361,6 +365,7 @@ void server_fini(struct server *s)
             (void)box_remove_dir(s, b->id);
     }
     disk_fini(s);
+    volumes_fini(s);
     sweep_files(s);
     struct err e;
     if (cgroup_host_sweep(&s->cg, &e) < 0)
@@ -371,4 +376,5 @@ void server_fini(struct server *s)
     seccomp_free(&s->f_box);
     seccomp_free(&s->f_vm);
     seccomp_free(&s->f_untar);
+    seccomp_free(&s->f_keeper);
 }

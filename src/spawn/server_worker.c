@@ -1,5 +1,5 @@
 /* The disk worker: a second process of the spawner that makes writable layers
- * ahead of time and deletes the files of removed boxes. Both wait for disks
+ * ahead of time, deletes the files of removed boxes, and formats and deletes volumes. All of it waits for disks
  * (milliseconds, on some hosts much more), and the spawner must not. It is
  * forked at start, shares our mount namespace, holds only the home directories
  * and its socket, and dies with us. Without it everything still works, slower.
@@ -16,8 +16,8 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 
-enum { JOB_MAKE = 1, JOB_REMOVE };
-struct job { uint32_t op, mib, inodes, pad; uint64_t serial; char id[SP_ID]; };
+enum { JOB_MAKE = 1, JOB_REMOVE, JOB_VOLUME };
+struct job { uint32_t op, mib, inodes, slot; uint64_t serial; char id[SP_ID]; };
 struct done { struct job job; int32_t rc; struct err err; };
 
 static void work(struct server *s, int sock) __attribute__((noreturn));
@@ -31,6 +31,8 @@ static void work(struct server *s, int sock)
         auto_fd mnt = -1;
         if (d.job.op == JOB_MAKE)
             d.rc = (mnt = disk_ready_make(s, d.job.serial, d.job.mib, d.job.inodes, &d.err)) < 0 ? -1 : 0;
+        else if (d.job.op == JOB_VOLUME)
+            d.rc = d.job.mib ? volume_make(s, d.job.id, d.job.mib, d.job.inodes, &d.err) : volume_delete(s, d.job.id, &d.err);
         else
             d.rc = box_remove_dir(s, d.job.id);
         if (fd_send(sock, &d, sizeof d, &mnt, mnt >= 0, 0) < 0)
@@ -46,6 +48,7 @@ static void lose(struct server *s)
     s->worker = -1;
     disk_worker_lost(s);
     box_worker_lost(s);
+    volume_worker_lost(s);
 }
 
 static void on_worker(struct server *s, struct watch *w)
@@ -61,6 +64,8 @@ static void on_worker(struct server *s, struct watch *w)
     }
     if (d.job.op == JOB_MAKE)
         disk_ready_done(s, d.job.serial, d.job.mib, d.job.inodes, n ? fd : -1, &d.err);
+    else if (d.job.op == JOB_VOLUME)
+        volume_wait_done(s, (int)d.job.slot, d.rc, &d.err);
     else
         box_files_removed(s, d.job.id);
 }
@@ -102,6 +107,13 @@ bool worker_make(struct server *s, uint64_t serial, uint32_t mib, uint32_t inode
 bool worker_remove(struct server *s, const char *id)
 {
     struct job j = {.op = JOB_REMOVE};
+    memcpy(j.id, id, SP_ID);
+    return s->worker >= 0 && fd_send(s->worker, &j, sizeof j, NULL, 0, MSG_DONTWAIT) > 0;
+}
+
+bool worker_volume(struct server *s, const char *id, uint32_t mib, uint32_t inodes, int slot)
+{
+    struct job j = {.op = JOB_VOLUME, .mib = mib, .inodes = inodes, .slot = (uint32_t)slot};
     memcpy(j.id, id, SP_ID);
     return s->worker >= 0 && fd_send(s->worker, &j, sizeof j, NULL, 0, MSG_DONTWAIT) > 0;
 }

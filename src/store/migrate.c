@@ -26,6 +26,14 @@ static const char *const step[] = {
     ") STRICT;"
     "CREATE INDEX events_of_sandbox ON events(sandbox, seq) WHERE sandbox IS NOT NULL;"
     "CREATE TABLE meta(k TEXT PRIMARY KEY, v TEXT NOT NULL) STRICT, WITHOUT ROWID;",
+    /* volumes */
+    "CREATE TABLE volumes("
+    " id TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, state TEXT NOT NULL, size_mib INTEGER NOT NULL, inodes INTEGER NOT NULL,"
+    " created_wall_ns INTEGER NOT NULL, token TEXT NOT NULL"
+    ") STRICT, WITHOUT ROWID;"
+    "CREATE TABLE attachments("
+    " sandbox TEXT NOT NULL, path TEXT NOT NULL, volume TEXT NOT NULL, read_only INTEGER NOT NULL, PRIMARY KEY(sandbox, path)"
+    ") STRICT, WITHOUT ROWID;",
 };
 const int migrate_known = sizeof step / sizeof *step;
 

@@ -102,6 +102,26 @@ void store_del_key(struct store *s, const char *id, store_done *done, void *arg)
     queue(s, op_new(ST_KEY_DEL, "t", id), true, done, arg);
 }
 
+void store_put_volume(struct store *s, const struct volume_row *r, store_done *done, void *arg)
+{
+    queue(s, op_new(ST_VOLUME_PUT, "tttiiit", r->id, r->name, r->state, r->size_mib, r->inodes, r->created_wall_ns, r->token), true, done, arg);
+}
+
+void store_del_volume(struct store *s, const char *id, store_done *done, void *arg)
+{
+    queue(s, op_new(ST_VOLUME_DEL, "t", id), true, done, arg);
+}
+
+void store_put_attachment(struct store *s, const struct attachment_row *r, store_done *done, void *arg)
+{
+    queue(s, op_new(ST_ATTACH_PUT, "ttti", r->sandbox, r->path, r->volume, r->read_only), false, done, arg);
+}
+
+void store_del_attachments(struct store *s, const char *sandbox, store_done *done, void *arg)
+{
+    queue(s, op_new(ST_ATTACH_DEL, "t", sandbox), false, done, arg);
+}
+
 void store_put_meta(struct store *s, const char *k, const char *v, store_done *done, void *arg)
 {
     queue(s, v ? op_new(ST_META_PUT, "tt", k, v) : op_new(ST_META_DEL, "t", k), true, done, arg);
@@ -151,6 +171,34 @@ int store_load_keys(struct store *s, int (*fn)(void *arg, const struct key_row *
         int c = 0;
         struct key_row r = {0};
         r.id = T, r.name = T, r.prefix = T, r.sha256 = T, r.created_wall_ns = I, r.last_used_wall_ns = I, r.revoked_wall_ns = I;
+        if (fn(arg, &r))
+            break;
+    }
+    return store_unlock_stmt(s, st, rc, e);
+}
+
+int store_load_volumes(struct store *s, int (*fn)(void *arg, const struct volume_row *r), void *arg, struct err *e)
+{
+    sqlite3_stmt *st = store_lock_stmt(s, ST_VOLUME_ALL);
+    int rc;
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        int c = 0;
+        struct volume_row r = {0};
+        r.id = T, r.name = T, r.state = T, r.size_mib = I, r.inodes = I, r.created_wall_ns = I, r.token = T;
+        if (fn(arg, &r))
+            break;
+    }
+    return store_unlock_stmt(s, st, rc, e);
+}
+
+int store_load_attachments(struct store *s, int (*fn)(void *arg, const struct attachment_row *r), void *arg, struct err *e)
+{
+    sqlite3_stmt *st = store_lock_stmt(s, ST_ATTACH_ALL);
+    int rc;
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        int c = 0;
+        struct attachment_row r = {0};
+        r.sandbox = T, r.path = T, r.volume = T, r.read_only = I;
         if (fn(arg, &r))
             break;
     }

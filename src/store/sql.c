@@ -26,6 +26,15 @@ const char *const store_sql[ST_MAX] = {
     [ST_META_PUT]      = "INSERT OR REPLACE INTO meta(k,v) VALUES(?,?)",
     [ST_META_DEL]      = "DELETE FROM meta WHERE k=?",
     [ST_META_GET]      = "SELECT v FROM meta WHERE k=?",
+    /* Not OR REPLACE: that would also sweep away another volume with the same name. */
+    [ST_VOLUME_PUT]    = "INSERT INTO volumes(id,name,state,size_mib,inodes,created_wall_ns,token) VALUES(?,?,?,?,?,?,?)"
+                         " ON CONFLICT(id) DO UPDATE SET name=excluded.name,state=excluded.state,size_mib=excluded.size_mib,inodes=excluded.inodes,"
+                         "created_wall_ns=excluded.created_wall_ns,token=excluded.token",
+    [ST_VOLUME_DEL]    = "DELETE FROM volumes WHERE id=?",
+    [ST_VOLUME_ALL]    = "SELECT id,name,state,size_mib,inodes,created_wall_ns,token FROM volumes ORDER BY created_wall_ns,id",
+    [ST_ATTACH_PUT]    = "INSERT OR REPLACE INTO attachments(sandbox,path,volume,read_only) VALUES(?,?,?,?)",
+    [ST_ATTACH_DEL]    = "DELETE FROM attachments WHERE sandbox=?",
+    [ST_ATTACH_ALL]    = "SELECT sandbox,path,volume,read_only FROM attachments ORDER BY sandbox,path",
     [ST_EVENT_ADD]     = "INSERT INTO events(seq,at_wall_ns,type,sandbox,data_json) VALUES(?,?,?,?,?)",
     [ST_EVENT_PRUNE]   = "DELETE FROM events WHERE seq<=(SELECT max(seq) FROM events)-?",
     [ST_EVENT_LAST]    = "SELECT coalesce(max(seq),0) FROM events",

@@ -8,7 +8,7 @@
  * may be NULL. A statement that fails alone does not take its batch with it.
  *
  * Durability: a committed row survives a crash of the process, always. Rows
- * of templates, keys and meta, and sandbox rows marked `durable`, are also
+ * of templates, keys, volumes and meta, and sandbox rows marked `durable`, are also
  * fsynced before done(), so they survive a power cut; the rest does not need
  * to (nothing that runs survives one either) and does not pay for it. A cut
  * never leaves a torn or reordered state, only a shorter one.
@@ -53,6 +53,15 @@ struct key_row {
     const char *id, *name, *prefix, *sha256; /* hex of the whole key */
     int64_t created_wall_ns, last_used_wall_ns, revoked_wall_ns; /* 0: never */
 };
+struct volume_row {
+    const char *id, *name, *state;
+    int64_t size_mib, inodes, created_wall_ns;
+    const char *token;
+};
+struct attachment_row { /* a volume in a sandbox; one row per place */
+    const char *sandbox, *path, *volume;
+    int64_t read_only;
+};
 struct event_row {
     int64_t seq, at_wall_ns;
     const char *type, *sandbox, *data_json;
@@ -65,6 +74,10 @@ void store_del_template(struct store *s, const char *id, store_done *done, void 
 void store_put_key(struct store *s, const struct key_row *r, store_done *done, void *arg);
 void store_touch_key(struct store *s, const char *id, int64_t last_used_wall_ns); /* not durable; never moves back */
 void store_del_key(struct store *s, const char *id, store_done *done, void *arg);
+void store_put_volume(struct store *s, const struct volume_row *r, store_done *done, void *arg);
+void store_del_volume(struct store *s, const char *id, store_done *done, void *arg);
+void store_put_attachment(struct store *s, const struct attachment_row *r, store_done *done, void *arg);
+void store_del_attachments(struct store *s, const char *sandbox, store_done *done, void *arg); /* all of one sandbox */
 void store_put_meta(struct store *s, const char *k, const char *v /* NULL deletes */, store_done *done, void *arg);
 
 /* -- events: append-only; the newest `cap` are kept (100000 unless set). The number is given out here, at once, so it can
@@ -82,4 +95,6 @@ void store_list_events(struct store *s, int64_t since, const char *sandbox, int 
 int store_load_sandboxes(struct store *s, int (*fn)(void *arg, const struct sandbox_row *r), void *arg, struct err *e);
 int store_load_templates(struct store *s, int (*fn)(void *arg, const struct template_row *r), void *arg, struct err *e);
 int store_load_keys(struct store *s, int (*fn)(void *arg, const struct key_row *r), void *arg, struct err *e);
+int store_load_volumes(struct store *s, int (*fn)(void *arg, const struct volume_row *r), void *arg, struct err *e);
+int store_load_attachments(struct store *s, int (*fn)(void *arg, const struct attachment_row *r), void *arg, struct err *e);
 char *store_get_meta(struct store *s, const char *k, struct err *e); /* owned; NULL with e->code E_NOT_FOUND if absent */

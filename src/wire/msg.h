@@ -44,7 +44,7 @@ enum agent_op {
 
     /* Files. T_PATH: absolute, or relative to the home of T_USER (default user), "~/..." too. Created things belong to T_USER.
      * An entry (T_ENTRY) is nested {T_NAME, T_PATH, T_TYPE 'f' 'd' 'l' 'o', T_SIZE, T_MODE (07777 bits), T_UID, T_GID,
-     * T_OWNER, T_GROUP, T_MTIME_NS, [T_TARGET resolved], [T_TARGET_TYPE, T_TARGET_MODE], [T_XATTR*: "user.k=v"]}. */
+     * T_OWNER, T_GROUP, T_MTIME_NS, T_ATIME_NS, T_CTIME_NS, [T_TARGET resolved], [T_TARGET_TYPE, T_TARGET_MODE], [T_XATTR*: "user.k=v"]}. */
     OP_STAT,    /* T_PATH, [T_USER] -> T_ENTRY (of the link itself; T_TARGET* tell about its target), [T_FLAGS: STAT_REMOTE] */
     OP_LIST,    /* T_PATH, [T_DEPTH 1..], [T_USER] -> EV_ENTRIES {T_ENTRY*}* then FR_RES; depth-first, names in byte order */
     OP_MKDIR,   /* T_PATH, [T_MODE], [T_USER], [T_FLAGS: FILE_PARENTS] -> T_ENTRY */
@@ -96,5 +96,5 @@ enum tag {
     T_KERNEL, T_VERSION, T_MEM_BYTES, T_ARG, T_STDIN, T_COLS, T_ROWS, T_TAG, T_TIMEOUT_MS, T_CREDIT, T_PID, T_OFFSET, T_PROC,
     T_EXIT_KIND, T_EXIT_CODE, T_SIGNAL, T_BYTES, T_PATH, T_NAME, T_TYPE, T_SIZE, T_MODE, T_UID, T_GID, T_OWNER, T_GROUP,
     T_MTIME_NS, T_TARGET, T_TARGET_TYPE, T_XATTR, T_ENTRY, T_DEPTH, T_DEST, T_SEQ, T_CPU_NS, T_CPUS, T_MEM_USED, T_MEM_CACHE,
-    T_DISK_BYTES, T_DISK_USED, T_NPROC, T_PORT, T_TARGET_MODE,
+    T_DISK_BYTES, T_DISK_USED, T_NPROC, T_PORT, T_TARGET_MODE, T_ATIME_NS, T_CTIME_NS,
 };

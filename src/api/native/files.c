@@ -1,6 +1,7 @@
 /* Names rather than bytes: stat, list, make, move, link, remove. */
 #include "api/native/native.h"
 #include "api/params.h"
+#include "core/volume.h"
 #include <stdio.h>
 
 void put_entry(struct jw *w, const struct file_entry *en)
@@ -65,7 +66,24 @@ static void settle(struct one *st, int failed, const struct err *e)
     }
 }
 
-/* Sandbox, path= and user= of the query. NULL: the answer is out. */
+/* Whose files: the sandbox's of {id}, or the volume's of {volume}, whose keeper volumes.c has started before. */
+struct agent *files_agent(struct api *a, struct http_stream *s)
+{
+    struct err e;
+    struct agent *ag = NULL;
+    if (http_param(s, "volume").p) {
+        struct volume *v = api_volume(a, s);
+        if (v && !(ag = volume_agent(v, &e)))
+            problem_about(s, &e, ABOUT_VOLUME);
+        return ag;
+    }
+    struct sandbox *sb = api_sandbox(a, s);
+    if (sb && !(ag = sandbox_agent(sb, &e)))
+        problem_about(s, &e, ABOUT_SANDBOX);
+    return ag;
+}
+
+/* Files, path= and user= of the query. NULL: the answer is out. */
 struct where { struct buf path_buf, user_buf; const char *path, *user; };
 static void where_fini(struct where *w)
 {
@@ -74,26 +92,26 @@ static void where_fini(struct where *w)
 }
 #define auto_where __attribute__((cleanup(where_fini))) struct where
 
-static struct sandbox *where_read(struct api *a, struct http_stream *s, struct where *w)
+static struct agent *where_read(struct api *a, struct http_stream *s, struct where *w)
 {
     struct err e;
-    struct sandbox *sb = api_sandbox(a, s);
-    if (sb && (param_path(s, "path", &w->path_buf, &w->path, &e) || param_text(s, "user", 64, &w->user_buf, &w->user, &e))) {
+    struct agent *ag = files_agent(a, s);
+    if (ag && (param_path(s, "path", &w->path_buf, &w->path, &e) || param_text(s, "user", 64, &w->user_buf, &w->user, &e))) {
         problem_about(s, &e, ABOUT_REQUEST);
         return NULL;
     }
-    return sb;
+    return ag;
 }
 
 void files_stat_get(struct http_stream *s, void *a)
 {
     struct err e;
     auto_where w = {0};
-    struct sandbox *sb = where_read(a, s, &w);
-    if (!sb)
+    struct agent *ag = where_read(a, s, &w);
+    if (!ag)
         return;
     struct one *st = one_new(a, s, 200);
-    settle(st, files_stat(sb, w.path, w.user, on_entry, st, &e), &e);
+    settle(st, files_stat_on(ag, w.path, w.user, on_entry, st, &e), &e);
 }
 
 void files_delete(struct http_stream *s, void *a)
@@ -101,15 +119,15 @@ void files_delete(struct http_stream *s, void *a)
     struct err e;
     bool recursive;
     auto_where w = {0};
-    struct sandbox *sb = where_read(a, s, &w);
-    if (!sb)
+    struct agent *ag = where_read(a, s, &w);
+    if (!ag)
         return;
     if (param_bool(s, "recursive", false, &recursive, &e)) {
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
     struct one *st = one_new(a, s, 204);
-    settle(st, files_remove(sb, w.path, w.user, recursive, on_entry, st, &e), &e);
+    settle(st, files_remove_on(ag, w.path, w.user, recursive, on_entry, st, &e), &e);
 }
 
 void dirs_make(struct http_stream *s, void *a)
@@ -117,23 +135,23 @@ void dirs_make(struct http_stream *s, void *a)
     struct err e;
     uint32_t mode;
     auto_where w = {0};
-    struct sandbox *sb = where_read(a, s, &w);
-    if (!sb)
+    struct agent *ag = where_read(a, s, &w);
+    if (!ag)
         return;
     if (param_mode(s, "mode", 0755, &mode, &e)) {
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
     struct one *st = one_new(a, s, 201);
-    settle(st, files_mkdir(sb, w.path, w.user, mode, true, on_entry, st, &e), &e);
+    settle(st, files_mkdir_on(ag, w.path, w.user, mode, true, on_entry, st, &e), &e);
 }
 
 static void on_move_body(struct http_stream *s, void *a, const char *p, size_t n)
 {
     struct err e;
     const char *from, *to, *user;
-    struct sandbox *sb = api_sandbox(a, s);
-    if (!sb)
+    struct agent *ag = files_agent(a, s);
+    if (!ag)
         return;
     auto_json j = body_parse(p, n, "FileMove", &e);
     if (!j || body_text(j, "from", PARAM_PATH_MAX, &from, true, &e) || body_text(j, "to", PARAM_PATH_MAX, &to, true, &e) ||
@@ -142,7 +160,7 @@ static void on_move_body(struct http_stream *s, void *a, const char *p, size_t n
         return;
     }
     struct one *st = one_new(a, s, 200);
-    settle(st, files_move(sb, from, to, user, on_entry, st, &e), &e);
+    settle(st, files_move_on(ag, from, to, user, on_entry, st, &e), &e);
 }
 void files_move_post(struct http_stream *s, void *a) { api_body(a, s, on_move_body); }
 
@@ -151,8 +169,8 @@ static void on_attr_body(struct http_stream *s, void *a, const char *p, size_t n
     struct err e;
     const char *path, *mode, *owner, *group, *user;
     uint32_t bits = 0;
-    struct sandbox *sb = api_sandbox(a, s);
-    if (!sb)
+    struct agent *ag = files_agent(a, s);
+    if (!ag)
         return;
     auto_json j = body_parse(p, n, "FileAttr", &e);
     int bad = !j || body_text(j, "path", PARAM_PATH_MAX, &path, true, &e) || body_text(j, "mode", 5, &mode, false, &e) ||
@@ -167,7 +185,7 @@ static void on_attr_body(struct http_stream *s, void *a, const char *p, size_t n
         return;
     }
     struct one *st = one_new(a, s, 200);
-    settle(st, files_setattr(sb, path, user, mode ? &bits : NULL, owner, group, on_entry, st, &e), &e);
+    settle(st, files_setattr_on(ag, path, user, mode ? &bits : NULL, owner, group, on_entry, st, &e), &e);
 }
 void files_attr_post(struct http_stream *s, void *a) { api_body(a, s, on_attr_body); }
 
@@ -175,8 +193,8 @@ static void on_symlink_body(struct http_stream *s, void *a, const char *p, size_
 {
     struct err e;
     const char *target, *path, *user;
-    struct sandbox *sb = api_sandbox(a, s);
-    if (!sb)
+    struct agent *ag = files_agent(a, s);
+    if (!ag)
         return;
     auto_json j = body_parse(p, n, "FileSymlink", &e);
     if (!j || body_text(j, "target", PARAM_PATH_MAX, &target, true, &e) || body_text(j, "path", PARAM_PATH_MAX, &path, true, &e) ||
@@ -185,7 +203,7 @@ static void on_symlink_body(struct http_stream *s, void *a, const char *p, size_
         return;
     }
     struct one *st = one_new(a, s, 201);
-    settle(st, files_symlink(sb, target, path, user, on_entry, st, &e), &e);
+    settle(st, files_symlink_on(ag, target, path, user, on_entry, st, &e), &e);
 }
 void files_symlink_post(struct http_stream *s, void *a) { api_body(a, s, on_symlink_body); }
 
@@ -233,8 +251,8 @@ void dirs_list(struct http_stream *s, void *a)
     struct err e;
     uint64_t depth;
     auto_where w = {0};
-    struct sandbox *sb = where_read(a, s, &w);
-    if (!sb)
+    struct agent *ag = where_read(a, s, &w);
+    if (!ag)
         return;
     if (param_u64(s, "depth", 1, 64, 1, &depth, &e)) {
         problem_about(s, &e, ABOUT_REQUEST);
@@ -245,7 +263,7 @@ void dirs_list(struct http_stream *s, void *a)
     jw_obj(&st->w);
     jw_kv_arr(&st->w, "entries");
     req_hold(&st->r);
-    if (files_list(sb, w.path, w.user, (unsigned)depth, &ops, st, &e)) {
+    if (files_list_on(ag, w.path, w.user, (unsigned)depth, &ops, st, &e)) {
         (void)req_back(&st->r); /* it will not come */
         req_fail(&st->r, &e, ABOUT_SANDBOX);
     }

@@ -34,6 +34,11 @@ http_handler files_delete, files_stat_get, files_move_post, files_attr_post, fil
 http_handler files_get, files_put;
 http_handler watch_open;
 void put_entry(struct jw *w, const struct file_entry *en);
+struct agent *files_agent(struct api *a, struct http_stream *s); /* NULL: the answer is out */
+/* volumes.c: volumes, and the file calls above on their content */
+http_handler volumes_create, volumes_list, volumes_get, volumes_delete;
+http_handler vfiles_get, vfiles_put, vfiles_delete, vfiles_stat, vfiles_move, vfiles_attr, vfiles_symlink, vdirs_list, vdirs_make;
+void put_attachments(struct jw *w, const struct sandbox *sb);
 /* templates.c, builds.c */
 http_handler templates_list, templates_get, templates_delete;
 http_handler templates_builtin, templates_build, templates_import;

@@ -2,6 +2,7 @@
 #include "api/native/native.h"
 
 #define SB "/v1/sandboxes/{id}"
+#define VOL "/v1/volumes/{volume}"
 /* clang-format off */
 const struct api_route native_routes[] = {
     {"POST",   "/v1/sandboxes", sandboxes_create, 0, "createSandbox", "Create a sandbox", NULL, "SandboxCreate", "201 Sandbox"},
@@ -52,6 +53,20 @@ const struct api_route native_routes[] = {
                "force:b", "form", "200 lines BuildEvent"},
     {"POST",   "/v1/templates/{name}/import", templates_import, 0, "importTemplate", "Build from an OCI layout or docker-archive tar",
                NULL, "bytes", "200 lines BuildEvent"},
+
+    {"POST",   "/v1/volumes", volumes_create, 0, "createVolume", "Make a volume", NULL, "VolumeCreate", "201 Volume"},
+    {"GET",    "/v1/volumes", volumes_list, 0, "listVolumes", "Volumes, oldest first", NULL, NULL, "200 VolumeList"},
+    {"GET",    VOL, volumes_get, 0, "getVolume", "One volume, by name or id, with what it takes on disk", NULL, NULL, "200 Volume"},
+    {"DELETE", VOL, volumes_delete, 0, "deleteVolume", "Delete a volume that no sandbox has", NULL, NULL, "204"},
+    {"GET",    VOL "/files", vfiles_get, 0, "readVolumeFile", "Bytes of a file", "path!:s user:s offset:i length:i", NULL, "200 bytes"},
+    {"PUT",    VOL "/files", vfiles_put, 0, "writeVolumeFile", "Write a file; parents are made", "path!:s user:s mode:s append:b", "bytes", "201 Entry"},
+    {"DELETE", VOL "/files", vfiles_delete, 0, "removeVolumeFile", "Remove a file or directory", "path!:s user:s recursive:b", NULL, "204"},
+    {"GET",    VOL "/files/stat", vfiles_stat, 0, "statVolumeFile", "One entry", "path!:s user:s", NULL, "200 Entry"},
+    {"POST",   VOL "/files/move", vfiles_move, 0, "moveVolumeFile", "Rename", NULL, "FileMove", "200 Entry"},
+    {"POST",   VOL "/files/attr", vfiles_attr, 0, "changeVolumeFile", "Change mode or owner", NULL, "FileAttr", "200 Entry"},
+    {"POST",   VOL "/files/symlink", vfiles_symlink, 0, "linkVolumeFile", "Make a symbolic link", NULL, "FileSymlink", "201 Entry"},
+    {"GET",    VOL "/dirs", vdirs_list, 0, "listVolumeDirectory", "Entries of a directory", "path!:s user:s depth:i", NULL, "200 EntryList"},
+    {"POST",   VOL "/dirs", vdirs_make, 0, "makeVolumeDirectory", "Make a directory; parents are made", "path!:s user:s mode:s", NULL, "201 Entry"},
 
     {"POST",   "/v1/keys", keys_create, 0, "createKey", "Make an API key; it is shown once", NULL, "KeyCreate", "201 KeyCreated"},
     {"GET",    "/v1/keys", keys_list, 0, "listKeys", "Keys by id and prefix", NULL, NULL, "200 KeyList"},

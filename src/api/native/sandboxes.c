@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "api/schema.h"
 #include "base/clock.h"
+#include "core/volume.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -52,6 +53,7 @@ void put_sandbox(struct jw *w, const struct sandbox *sb)
     put_time(w, "expires_at", sb->expires_ns);
     put_map(w, "metadata", &sb->metadata);
     jw_kv_raw(w, "network", S("{\"mode\":\"none\"}"));
+    put_attachments(w, sb);
     jw_kv_str(w, "box", *sb->box_id ? sb->box_id : NULL);
     jw_kv_u64(w, "generation", sb->generation);
     jw_kv_str(w, "kernel", sb->kernel);
@@ -126,6 +128,26 @@ static int read_isolation(struct json *j, int *tier, struct err *e)
     return 0;
 }
 
+static int read_volumes(struct json *j, struct volume_mount *at, struct sandbox_spec *sp, struct err *e)
+{
+    struct json *list = NULL;
+    if (json_arr(j, "volumes", &list, false, e))
+        return -1;
+    for (size_t i = 0; list && i < json_len(list); i++) {
+        struct json *o = json_at(list, i);
+        if (i == VOLUMES_PER_SANDBOX)
+            return err_set(e, E_INVALID, "volumes: at most %d", VOLUMES_PER_SANDBOX);
+        if (json_kind(o) != JSON_OBJ)
+            return json_fail(o, e, "must be an object");
+        if (schema_only(o, "VolumeMount", e) || body_text(o, "name", 63, &at[i].volume, true, e) ||
+            body_text(o, "path", VOLUME_PATH_MAX, &at[i].path, true, e) || json_bool(o, "read_only", false, &at[i].read_only, e))
+            return -1;
+        sp->nvolumes = i + 1;
+    }
+    sp->volumes = at;
+    return 0;
+}
+
 static int read_spec(struct api *a, struct json *j, struct sandbox_spec *sp, struct err *e)
 {
     double cpu;
@@ -171,8 +193,9 @@ static void on_create_body(struct http_stream *s, void *arg, const char *p, size
     struct api *a = arg;
     struct err e;
     struct sandbox_spec sp = {0};
+    struct volume_mount volumes[VOLUMES_PER_SANDBOX] = {0};
     auto_json j = body_parse(p, n, "SandboxCreate", &e);
-    if (!j || read_spec(a, j, &sp, &e)) {
+    if (!j || read_spec(a, j, &sp, &e) || read_volumes(j, volumes, &sp, &e)) {
         problem_about(s, &e, ABOUT_REQUEST);
     } else {
         struct req *r = req_new(a, s, sizeof *r, NULL);

@@ -118,8 +118,8 @@ void files_get(struct http_stream *s, void *a)
     auto_buf path_buf = {0}, user_buf = {0};
     const char *path, *user;
     uint64_t offset, length;
-    struct sandbox *sb = api_sandbox(a, s);
-    if (!sb)
+    struct agent *ag = files_agent(a, s);
+    if (!ag)
         return;
     if (param_path(s, "path", &path_buf, &path, &e) || param_text(s, "user", 64, &user_buf, &user, &e) ||
         param_u64(s, "offset", 0, INT64_MAX, 0, &offset, &e) || param_u64(s, "length", 0, UINT64_MAX, UINT64_MAX, &length, &e)) {
@@ -130,7 +130,7 @@ void files_get(struct http_stream *s, void *a)
     st->offset = offset;
     st->length = length;
     http_on_drain(s, out_drain, st);
-    st->f = file_read_start(sb, path, user, offset, length, &ops, st, &e);
+    st->f = file_read_start_on(ag, path, user, offset, length, &ops, st, &e);
     if (!st->f) {
         req_fail(&st->r, &e, ABOUT_SANDBOX);
         return;
@@ -232,8 +232,8 @@ void files_put(struct http_stream *s, void *a)
     struct err e;
     auto_buf path_buf = {0}, user_buf = {0};
     struct file_write_spec spec = {0};
-    struct sandbox *sb = api_sandbox(a, s);
-    if (!sb)
+    struct agent *ag = files_agent(a, s);
+    if (!ag)
         return;
     if (param_path(s, "path", &path_buf, &spec.path, &e) || param_text(s, "user", 64, &user_buf, &spec.user, &e) ||
         param_mode(s, "mode", 0, &spec.mode, &e) || param_bool(s, "append", false, &spec.append, &e)) {
@@ -241,7 +241,7 @@ void files_put(struct http_stream *s, void *a)
         return;
     }
     struct in *st = req_new(a, s, sizeof *st, in_fini);
-    st->f = file_write_start(sb, &spec, &ops, st, &e);
+    st->f = file_write_start_on(ag, &spec, &ops, st, &e);
     if (!st->f) {
         req_fail(&st->r, &e, ABOUT_SANDBOX);
         return;

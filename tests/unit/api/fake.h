@@ -11,6 +11,7 @@
 #include "core/files.h"
 #include "core/sandbox.h"
 #include "core/template.h"
+#include "core/volume.h"
 #include "core/tunnel.h"
 #include "http/server.h"
 #include "http/ws.h"
@@ -335,6 +336,65 @@ static inline void fake_write_done(const struct err *e)
     f->ops.done(f->arg, e, e ? NULL : &fake_entry);
     free(f);
 }
+/* The _on forms, on a channel: the same fakes, whoever's channel it is. */
+#define FAKE_SB(a) ((struct sandbox *)(void *)(a))
+int files_stat_on(struct agent *a, const char *p, const char *u, files_entry_cb *cb, void *arg, struct err *e) { return files_stat(FAKE_SB(a), p, u, cb, arg, e); }
+int files_mkdir_on(struct agent *a, const char *p, const char *u, uint32_t mode, bool par, files_entry_cb *cb, void *arg, struct err *e) { return files_mkdir(FAKE_SB(a), p, u, mode, par, cb, arg, e); }
+int files_move_on(struct agent *a, const char *p, const char *to, const char *u, files_entry_cb *cb, void *arg, struct err *e) { return files_move(FAKE_SB(a), p, to, u, cb, arg, e); }
+int files_remove_on(struct agent *a, const char *p, const char *u, bool r, files_entry_cb *cb, void *arg, struct err *e) { return files_remove(FAKE_SB(a), p, u, r, cb, arg, e); }
+int files_setattr_on(struct agent *a, const char *p, const char *u, const uint32_t *m, const char *o, const char *g, files_entry_cb *cb, void *arg, struct err *e) { return files_setattr(FAKE_SB(a), p, u, m, o, g, cb, arg, e); }
+int files_symlink_on(struct agent *a, const char *t, const char *p, const char *u, files_entry_cb *cb, void *arg, struct err *e) { return files_symlink(FAKE_SB(a), t, p, u, cb, arg, e); }
+int files_list_on(struct agent *a, const char *p, const char *u, unsigned d, const struct files_list_ops *ops, void *arg, struct err *e) { return files_list(FAKE_SB(a), p, u, d, ops, arg, e); }
+struct file_read *file_read_start_on(struct agent *a, const char *p, const char *u, uint64_t off, uint64_t size, const struct file_read_ops *ops, void *arg, struct err *e) { return file_read_start(FAKE_SB(a), p, u, off, size, ops, arg, e); }
+struct file_write *file_write_start_on(struct agent *a, const struct file_write_spec *s, const struct file_write_ops *ops, void *arg, struct err *e) { return file_write_start(FAKE_SB(a), s, ops, arg, e); }
+
+/* volume.h: one volume, "data"; opening and the rest wait for the test */
+static struct volume fake_volume = {.id = "v00000000000000000001", .name = (char *)(uintptr_t)"data", .state = VOL_READY, .size_mib = 64,
+                                    .created_ns = 1700000000000000000, .token = "0123456789012345678901234567890123456789"};
+static struct { volume_cb *cb; void *arg; void (*open)(void *, struct volume *, struct agent *, const struct err *); void *open_arg;
+                void (*usage)(void *, const struct err *, uint64_t); void *usage_arg; char name[64]; uint32_t size_mib, inodes; bool closed; } V;
+bool volume_name_ok(const char *n) { return *n && strlen(n) < 64 && !strpbrk(n, " ./{}%"); }
+struct volume *volume_find(struct core *c, const char *n, struct err *e)
+{
+    (void)c;
+    if (!strcmp(n, fake_volume.id) || !strcmp(n, fake_volume.name))
+        return &fake_volume;
+    err_set(e, E_NOT_FOUND, "volume '%s' does not exist", n);
+    return NULL;
+}
+size_t volume_count(struct core *c) { (void)c; return 1; }
+size_t volume_list(struct core *c, struct volume **ret, size_t max) { (void)c, (void)max; ret[0] = &fake_volume; return 1; }
+int volume_create(struct core *c, const struct volume_spec *s, volume_cb *done, void *arg, struct err *e)
+{
+    (void)c;
+    if (fake_refuses(e))
+        return -1;
+    snprintf(V.name, sizeof V.name, "%s", s->name);
+    V.size_mib = s->size_mib, V.inodes = s->inodes, V.cb = done, V.arg = arg;
+    return 0;
+}
+int volume_delete(struct volume *v, volume_cb *done, void *arg, struct err *e)
+{
+    (void)v;
+    V.cb = done, V.arg = arg;
+    return fake_refuses(e) ? -1 : 0;
+}
+int volume_usage(struct volume *v, void (*cb)(void *, const struct err *, uint64_t), void *arg, struct err *e)
+{
+    (void)v;
+    V.usage = cb, V.usage_arg = arg;
+    return fake_refuses(e) ? -1 : 0;
+}
+void volume_open(struct volume *v, void (*cb)(void *, struct volume *, struct agent *, const struct err *), void *arg) { (void)v; V.open = cb, V.open_arg = arg; }
+struct agent *volume_agent(struct volume *v, struct err *e)
+{
+    if (!V.closed)
+        return (struct agent *)(void *)v;
+    err_set(e, E_UNAVAILABLE, "closed");
+    return NULL;
+}
+int volumes_check(struct core *c, const struct volume_mount *m, size_t n, enum tier t, struct err *e) { (void)c, (void)m, (void)n, (void)t; return fake_refuses(e) ? -1 : 0; }
+
 struct watch *watch_start(struct sandbox *sb, const char *p, const char *u, bool r, bool en, const struct watch_ops *ops, void *arg, struct err *e)
 {
     (void)sb, (void)u, (void)r, (void)en;

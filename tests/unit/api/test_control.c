@@ -109,7 +109,7 @@ TEST(create, answers_with_the_sandbox)
     HAS(x, "{\"id\":\"" ID "\",\"name\":null,\"template\":\"base\"");
     HAS(x, "\"state\":\"running\",\"isolation\":{\"tier\":\"vm\",\"boundary\":\"own kernel\",\"accel\":\"tcg\"},\"cpu\":1,\"memory_mib\":512");
     HAS(x, "\"created_at\":\"2023-11-14T22:13:20.000Z\"");
-    HAS(x, "\"network\":{\"mode\":\"none\"},\"box\":null,\"generation\":1,\"kernel\":null,\"start\":{\"path\":\"pool\",\"ms\":2.1},\"end\":null}");
+    HAS(x, "\"network\":{\"mode\":\"none\"},\"volumes\":[],\"box\":null,\"generation\":1,\"kernel\":null,\"start\":{\"path\":\"pool\",\"ms\":2.1},\"end\":null}");
     fx_free(x);
 }
 TEST(create, an_empty_body_means_defaults)

@@ -319,6 +319,57 @@ static void raw_exec(const char *q)
     sqlite3_close(db);
 }
 
+static int see_volume(void *arg, const struct volume_row *r)
+{
+    CHECK_STR(r->id, "v1");
+    CHECK_STR(r->name, "data");
+    CHECK_STR(r->state, "ready");
+    CHECK(r->size_mib == 64 && r->inodes == 100 && r->created_wall_ns == 7);
+    CHECK_STR(r->token, "tok");
+    ++*(int *)arg;
+    return 0;
+}
+
+static int see_attachment(void *arg, const struct attachment_row *r)
+{
+    CHECK_STR(r->sandbox, "i2");
+    CHECK_STR(r->path, "/data");
+    CHECK_STR(r->volume, "v1");
+    CHECK_INT(r->read_only, 1);
+    ++*(int *)arg;
+    return 0;
+}
+
+TEST(store, volumes_and_attachments)
+{
+    fresh();
+    struct store *s = must_open();
+    struct volume_row v = {.id = "v1", .name = "data", .state = "making", .size_mib = 64, .inodes = 100, .created_wall_ns = 7, .token = "tok"};
+    store_put_volume(s, &v, count, NULL);
+    v.state = "ready";
+    store_put_volume(s, &v, count, NULL);
+    struct volume_row twin = v;
+    twin.id = "v2"; /* the same name under another id is refused, alone */
+    store_put_volume(s, &twin, count, NULL);
+    store_put_attachment(s, &(struct attachment_row){"i1", "/data", "v1", 0}, NULL, NULL);
+    store_put_attachment(s, &(struct attachment_row){"i1", "/more", "v1", 0}, NULL, NULL);
+    store_put_attachment(s, &(struct attachment_row){"i2", "/data", "v1", 1}, NULL, NULL);
+    store_del_attachments(s, "i1", NULL, NULL);
+    store_flush(s);
+    CHECK_INT(calls, 3);
+    CHECK_INT(fails, 1);
+    CHECK_INT(last.code, E_CONFLICT);
+    store_close(s);
+    s = must_open();
+    int nv = 0, na = 0;
+    CHECK(!store_load_volumes(s, see_volume, &nv, NULL) && nv == 1);
+    CHECK(!store_load_attachments(s, see_attachment, &na, NULL) && na == 1);
+    store_del_volume(s, "v1", NULL, NULL);
+    store_flush(s);
+    CHECK(!store_load_volumes(s, see_volume, &nv, NULL) && nv == 1);
+    store_close(s);
+}
+
 TEST(store, newer_schema_is_refused)
 {
     fresh();

@@ -1,0 +1,249 @@
+/* Volumes in sandboxes. A container gets the volume's mount placed inside it
+ * by the spawner. */
+#include "base/buf.h"
+#include "base/log.h"
+#include "core/box.h"
+#include "core/internal.h"
+#include "core/volume_int.h"
+#include "spawn/client.h"
+#include "store/store.h"
+#include <stdio.h>
+#include <string.h>
+
+/* ---- which ones ---- */
+static bool within(const char *path, const char *dir)
+{
+    size_t n = strlen(dir);
+    return !strncmp(path, dir, n) && (!path[n] || path[n] == '/');
+}
+
+static int check_path(const char *p, struct err *e)
+{
+    static const char *const kernel[] = {"/proc", "/sys", "/dev"};
+    size_t n = strlen(p);
+    if (p[0] != '/' || n < 2)
+        return err_set(e, E_INVALID, "path '%.64s' of a volume: must be absolute and not the root", p);
+    if (n > VOLUME_PATH_MAX)
+        return err_set(e, E_INVALID, "path of a volume: at most %d bytes", VOLUME_PATH_MAX);
+    for (const char *part = p; *part;) {
+        size_t k = strcspn(part + 1, "/");
+        if (!k || (k == 1 && part[1] == '.') || (k == 2 && part[1] == '.' && part[2] == '.'))
+            return err_set(e, E_INVALID, "path '%.64s' of a volume: no empty parts, no '.' and '..', no slash at the end", p);
+        part += k + 1;
+    }
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)p[i] < ' ' || p[i] == 0x7f)
+            return err_set(e, E_INVALID, "path of a volume: control characters");
+    for (unsigned i = 0; i < sizeof kernel / sizeof *kernel; i++)
+        if (within(p, kernel[i]))
+            return err_set(e, E_INVALID, "path '%.64s' of a volume: %s belongs to the kernel", p, kernel[i]);
+    return str_utf8(str_of(p)) ? 0 : err_set(e, E_INVALID, "path of a volume: not UTF-8");
+}
+
+int volumes_check(struct core *c, const struct volume_mount *m, size_t n, enum tier tier, struct err *e)
+{
+    if (n > VOLUMES_PER_SANDBOX)
+        return err_set(e, E_INVALID, "at most %d volumes in a sandbox", VOLUMES_PER_SANDBOX);
+    for (size_t i = 0; i < n; i++) {
+        if (check_path(m[i].path, e))
+            return -1;
+        if (!volume_find(c, m[i].volume, e))
+            return err_set(e, E_INVALID, "volume '%.64s' does not exist", m[i].volume); /* what was asked for does, only a part of the request is wrong */
+        for (size_t k = 0; k < i; k++)
+            if (within(m[i].path, m[k].path) || within(m[k].path, m[i].path))
+                return err_set(e, E_INVALID, "paths '%.64s' and '%.64s' of volumes: one is the other or lies in it", m[k].path, m[i].path);
+    }
+    if (n && tier != TIER_CONTAINER)
+        return err_set(e, E_UNSUPPORTED, "volumes are for isolation 'container' as yet");
+    return 0;
+}
+
+static struct attachment *attach(struct sandbox *sb, struct volume *v, const char *path, bool read_only)
+{
+    struct attachment *a = xcalloc(1, sizeof *a);
+    a->sandbox = sb, a->volume = v, a->path = xstrdup(path), a->read_only = read_only;
+    list_add_tail(&sb->attachments, &a->of_sandbox);
+    list_add_tail(&v->attachments, &a->of_volume);
+    return a;
+}
+
+void volumes_attach(struct sandbox *sb, const struct volume_mount *m, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct volume *v = volume_find(sb->core, m[i].volume, NULL);
+        struct attachment *a = attach(sb, v, m[i].path, m[i].read_only);
+        struct attachment_row r = {.sandbox = sb->id, .path = a->path, .volume = v->id, .read_only = a->read_only};
+        store_put_attachment(sb->core->store, &r, NULL, NULL); /* before the sandbox's own row, in the same queue */
+    }
+}
+
+void volumes_load_attachment(struct core *c, const struct attachment_row *r)
+{
+    struct sandbox *sb = r->sandbox ? map_get(&c->sandboxes, r->sandbox) : NULL;
+    struct volume *v = r->volume ? map_get(&c->volumes, r->volume) : NULL;
+    if (!sb || sb->state == SB_GONE) { /* its creation or its end was cut short */
+        if (r->sandbox)
+            store_del_attachments(c->store, r->sandbox, NULL, NULL);
+    } else if (!v || !r->path || check_path(r->path, NULL)) {
+        log_warn("sandbox %s: an attachment is damaged and ignored", sb->id);
+    } else {
+        (void)attach(sb, v, r->path, r->read_only);
+    }
+}
+
+static void drop(struct attachment *a)
+{
+    list_del(&a->of_sandbox);
+    list_del(&a->of_volume);
+    free(a->path);
+    free(a);
+}
+
+void volumes_forget(struct sandbox *sb)
+{
+    struct attachment *a;
+    volumes_disconnect(sb);
+    list_each(a, &sb->attachments, of_sandbox)
+        drop(a);
+}
+
+void volumes_detach(struct sandbox *sb)
+{
+    if (list_empty(&sb->attachments))
+        return;
+    store_del_attachments(sb->core->store, sb->id, NULL, NULL);
+    volumes_forget(sb);
+}
+
+void volumes_let_go(struct volume *v)
+{
+    struct attachment *a;
+    list_each(a, &v->attachments, of_volume) {
+        log_info("volume %s: no longer of sandbox %s, which failed", v->id, a->sandbox->id);
+        drop(a); /* its row names a volume that is gone and is ignored at the next start */
+    }
+}
+
+size_t volume_users(const struct volume *v)
+{
+    struct attachment *a;
+    size_t n = 0;
+    list_each(a, (struct list *)(uintptr_t)&v->attachments, of_volume)
+        n += a->sandbox->state != SB_GONE && a->sandbox->state != SB_FAILED;
+    return n;
+}
+
+bool volume_in_use(const struct volume *v)
+{
+    struct attachment *a;
+    list_each(a, (struct list *)(uintptr_t)&v->attachments, of_volume)
+        if (a->sandbox->box)
+            return true;
+    return false;
+}
+
+/* ---- making them real in a box ---- */
+struct connecting { struct core *core; char sandbox[22], box[22]; size_t waiting; struct err why; void (*cb)(void *arg, const struct err *e); void *arg; };
+struct step { struct connecting *all; char volume[22]; char path[VOLUME_PATH_MAX + 1]; };
+
+static void one_less(struct connecting *k, const struct err *e)
+{
+    if (e && !k->why.code)
+        k->why = *e;
+    if (--k->waiting)
+        return;
+    k->cb(k->arg, k->why.code ? &k->why : NULL);
+    free(k);
+}
+
+/* The attachment, if its sandbox still has the box this is for. */
+static struct attachment *step_find(const struct step *t)
+{
+    struct sandbox *sb = map_get(&t->all->core->sandboxes, t->all->sandbox);
+    struct attachment *a;
+    if (sb && sb->box && !strcmp(sb->box->id, t->all->box))
+        list_each(a, &sb->attachments, of_sandbox)
+            if (!strcmp(a->path, t->path) && !strcmp(a->volume->id, t->volume))
+                return a;
+    return NULL;
+}
+
+static void step_end(struct step *t, const struct err *e)
+{
+    struct connecting *k = t->all;
+    struct err why;
+    if (e) {
+        why = *e;
+        struct volume *v = map_get(&k->core->volumes, t->volume);
+        (void)err_wrap(&why, "volume '%s'", v ? v->name : t->volume);
+    }
+    free(t);
+    one_less(k, e ? &why : NULL);
+}
+
+static void lent(void *arg, const struct sp_rep *rep, int *fds, int nfds)
+{
+    struct step *t = arg;
+    struct attachment *a = step_find(t);
+    (void)fds, (void)nfds;
+    if (a && !rep->rc)
+        a->placed = true;
+    step_end(t, rep->rc ? &rep->err : NULL);
+}
+
+static void lend(struct step *t, struct attachment *a)
+{
+    struct sp_req q = {.op = SP_VOLUME_LEND, .u.lend = {.read_only = a->read_only}};
+    struct err e;
+    memcpy(q.u.lend.box, a->sandbox->box->id, sizeof a->sandbox->box->id);
+    memcpy(q.u.lend.volume, a->volume->id, sizeof a->volume->id);
+    (void)snprintf(q.u.lend.place, sizeof q.u.lend.place, "%s", a->path);
+    if (spawn_call(a->sandbox->core->spawn, &q, NULL, 0, lent, t, &e))
+        step_end(t, &e);
+}
+
+static void opened(void *arg, struct volume *v, struct agent *agent, const struct err *e)
+{
+    struct step *t = arg;
+    struct attachment *a = step_find(t);
+    (void)v, (void)agent;
+    if (e || !a)
+        step_end(t, e); /* no attachment: whoever waits finds out that the sandbox is gone */
+    else
+        lend(t, a);
+}
+
+static void nothing_left(void *arg) { one_less(arg, NULL); }
+
+void volumes_connect(struct sandbox *sb, void (*cb)(void *arg, const struct err *e), void *arg)
+{
+    struct connecting *k = xcalloc(1, sizeof *k);
+    struct attachment *a;
+    *k = (struct connecting){.core = sb->core, .waiting = 1, .cb = cb, .arg = arg};
+    memcpy(k->sandbox, sb->id, sizeof k->sandbox);
+    memcpy(k->box, sb->box->id, sizeof k->box);
+    list_each(a, &sb->attachments, of_sandbox) {
+        if (sb->box->phase == BOX_LIVE)
+            a->placed = true; /* an earlier daemon did it; the mount is the container's own */
+        if (a->placed)
+            continue;
+        struct step *t = xcalloc(1, sizeof *t);
+        t->all = k;
+        memcpy(t->volume, a->volume->id, sizeof t->volume);
+        (void)snprintf(t->path, sizeof t->path, "%s", a->path);
+        k->waiting++;
+        keeper_get(a->volume, opened, t);
+    }
+    loop_defer(sb->core->loop, nothing_left, k);
+}
+
+void volumes_disconnect(struct sandbox *sb)
+{
+    struct attachment *a;
+    list_each(a, &sb->attachments, of_sandbox) {
+        a->placed = false;
+        keeper_touch(a->volume);
+    }
+}
+
+void volumes_keeper_lost(struct volume *v) { (void)v; /* containers have the mount itself */ }
