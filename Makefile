@@ -113,7 +113,7 @@ UNIT_LIBS_jail := wire base
 UNIT_LIBS_spawn := wire loop base
 UNIT_LIBS_cli := cli http json loop base
 UNIT_LIBS_crypto := crypto base
-UNIT_SYS := $(PC_daemon) -larchive
+UNIT_SYS := $(PC_daemon) -lssl -larchive
 # Code that only exists in the static programs is compiled for the host too when a test wants it.
 UNIT_OBJ_guest = $(patsubst src/%.c,$(B)/obj/%.o,$(filter-out src/guest/main.c,$(wildcard src/guest/*.c)))
 UNIT_OBJ_jail  = $(patsubst src/%.c,$(B)/obj/%.o,$(wildcard src/jail/*.c))
@@ -163,7 +163,7 @@ $(B)/fuzz/libfuzzed.a: $(patsubst src/%.c,$(B)/fuzz/%.o,$(FUZZ_SRC))
 	@ar rcs $@ $^
 $(B)/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(B)/fuzz/libfuzzed.a
 	@echo "  FUZZ   $<"
-	@clang $(CPPFLAGS) -std=gnu17 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -o $@ $< $(B)/fuzz/libfuzzed.a $(PC_daemon) -larchive
+	@clang $(CPPFLAGS) -std=gnu17 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -o $@ $< $(B)/fuzz/libfuzzed.a $(PC_daemon) -lssl -larchive
 fuzz: $(FUZZ)
 	@tools/fuzz $(FUZZ_SECONDS) $(FUZZ)
 
