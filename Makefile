@@ -1,7 +1,7 @@
 # hutch: thin, dependency-free build. One static library per folder of src/,
 # linked into the programs of src/bin/. `make B=dir` builds somewhere else.
 #
-#   make            build/{hutchd,hutch,hutch-spawn,hutch-agent,hutch-untar}
+#   make            build/{hutchd,hutch,hutch-spawn,hutch-egress,hutch-agent,hutch-untar}
 #   make SAN=address,undefined B=build-asan    the same with sanitizers
 #   make COV=1 B=build-cov                     with coverage
 #   make CC=clang
@@ -60,7 +60,7 @@ PC_event   := -levent_core -levent_pthreads -levent_extra
 PC_daemon  := $(PC_event) -ljansson -lsqlite3 -lcrypto -lz -lm -lpthread
 host_libs   = $(patsubst %,$(B)/lib%.a,$(1))
 
-PROGRAMS := hutchd hutch hutch-spawn hutch-agent hutch-untar
+PROGRAMS := hutchd hutch hutch-spawn hutch-egress hutch-agent hutch-untar
 .PHONY: all deps demo test unit e2e bench lint fuzz install clean
 all: $(PROGRAMS:%=$(B)/%)
 
@@ -87,6 +87,11 @@ $(B)/hutch: $(B)/obj/bin/hutch.o $(call host_libs,cli http json loop base)
 $(B)/hutch-untar: $(B)/obj/bin/hutch-untar.o $(call host_libs,image json crypto base)
 	@echo "  LINK   $@"
 	@$(CC) $(LDFLAGS) -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -larchive -ljansson -lcrypto -lm
+# The jail's host build: the gate confines itself with it.
+EGRESS_JAIL := $(B)/obj/jail/seccomp.o $(B)/obj/jail/privs.o
+$(B)/hutch-egress: $(B)/obj/bin/hutch-egress.o $(EGRESS_JAIL) $(call host_libs,gate http json loop wire crypto base)
+	@echo "  LINK   $@"
+	@$(CC) $(LDFLAGS) -o $@ $< $(EGRESS_JAIL) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(PC_event) -ljansson -lssl -lcrypto -lz -lm -lpthread
 $(B)/hutch-spawn: $(B)/sobj/bin/hutch-spawn.o $(patsubst %,$(B)/libs%.a,spawn jail wire base)
 	@echo "  LINK   $@"
 	@$(SCC) -static -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group
@@ -125,6 +130,8 @@ $(B)/unit/%: tests/unit/%.c tests/test.h Makefile $$(addprefix $(B)/lib,$$(addsu
 	@mkdir -p $(@D)
 	@echo "  TEST   $<"
 	@$(CC) $(CPPFLAGS) -Itests $(ALL_CFLAGS) $(HARD) $(LDFLAGS) -MMD -MP -MF $@.d -MT $@ -o $@ $< $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(UNIT_SYS)
+
+$(B)/unit/gate/test_gate: $(B)/hutch-egress
 
 unit: $(UNIT)
 	@tools/run-unit $(UNIT)

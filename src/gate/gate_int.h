@@ -1,0 +1,106 @@
+/* Private to gate/: what a box, a connection and the process hold.
+ *
+ * Ownership: gate owns boxes, groups and secrets; a box owns its sockets, its
+ * connections and its questions. Whatever dies inside a callback is taken out of
+ * its lists at once and freed at the end of the turn. */
+#pragma once
+#include "base/buf.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "crypto/tls.h"
+#include "gate/bind.h"
+#include "gate/client.h"
+#include "gate/gate.h"
+#include "gate/hostaddr.h"
+#include "gate/limit.h"
+#include "gate/link.h"
+#include "gate/log.h"
+#include "gate/policy.h"
+
+#define SCRATCH (256u * 1024) /* one read; shared, consumed before the next */
+#define SOCKS_MAX 12
+
+struct conn;
+struct gate;
+
+struct secret { char *id, *value; size_t n; uint64_t calls_max, bytes_max, calls, bytes; };
+
+/* What is counted and limited, for a box and for a tenant. */
+struct meter { uint64_t max_conns, max_bytes, conns, in, out; struct bucket rate; };
+struct group { char *name; struct meter meter; uint64_t boxes; bool kept /* limits were set */; };
+
+struct gsock { struct box *box; enum gate_sock role; int fd, family; struct io io; };
+
+struct box {
+    struct gate *g;
+    char id[22], sandbox[22];
+    struct group *group;
+    struct policy *own, *ceiling[POLICY_CEILINGS];
+    char *ceiling_name[POLICY_CEILINGS];
+    struct policy_set set; /* borrows the above */
+    struct buf ca_cert;    /* as given, to see whether it changed */
+    struct tls_ca *ca;
+    struct egress_log *log;
+    struct binds binds;
+    struct gsock sock[SOCKS_MAX];
+    int nsocks;
+    struct list conns, questions, dns_conns;
+    size_t nquestions;
+    struct meter meter;
+    struct bucket dns_rate;
+    uint64_t total, denied, dns, dns_denied;
+    bool dead;
+};
+
+struct gpipe { struct list node; int fd[2]; };
+
+struct gate {
+    struct loop *loop;
+    struct map boxes, groups, secrets;
+    struct resolver *resolver;
+    struct hostaddr *host;
+    struct tls_trust *trust;
+    int log_dir;
+    uint64_t log_bytes;
+    unsigned log_files;
+    uint64_t next_conn, lost;
+    /* control */
+    int control_fd;
+    struct io control_io;
+    uid_t allow_uid;
+    struct gate_link link;
+    bool hello;
+    /* shared by relays */
+    struct list pipes; /* empty ones */
+    size_t npipes;
+    struct list starved; /* connections that wait for their share of the bandwidth */
+    struct timer refill;
+    char *scratch;
+};
+
+/* gate.c */
+void gate_record(struct box *b, struct gate_record *r); /* fills box and sandbox; log, and daemon if it listens */
+uint64_t meter_may(struct box *b, uint64_t want, int64_t now); /* bytes that may move now: rate of box and tenant */
+void meter_moved(struct box *b, uint64_t in, uint64_t out);    /* bytes to and from the sandbox */
+bool meter_spent(const struct box *b);                         /* the byte limit of box or tenant is used up */
+struct secret *gate_secret_get(struct gate *g, struct str id);
+
+/* box.c */
+struct box *box_get(struct gate *g, struct str id);
+int box_put(struct gate *g, struct rec r, bool whole, const int *fds, int nfds, uint64_t *ret_cut, struct err *e); /* ADD (whole) or POLICY; fds are taken */
+void box_free(struct box *b); /* cuts its connections; takes it out of the map */
+void box_listen(struct box *b, bool on);
+
+/* ctl_server.c */
+void server_start(struct gate *g);
+void server_stop(struct gate *g);
+
+/* dns.c */
+void dns_udp_ready(struct gsock *s);
+void dns_accept(struct gsock *s);
+void dns_drop(struct box *b); /* every question and connection of it */
+
+/* conn.c */
+void conn_accept(struct gsock *s);
+uint64_t conns_review(struct box *b); /* after a policy change; how many were cut */
+void conns_cut(struct box *b, const char *why);
