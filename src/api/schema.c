@@ -30,6 +30,17 @@ const struct schema schemas[] = {
     {"Process", "pid!:i tag!:s? cmd!:[s] cwd!:s? user!:s? started_at!:t output_bytes!:i running!:b pty!:b exit!:Exit?"},
     {"ProcessList", "processes!:[Process]"},
     {"Signal", "signal!:e group:b"},
+    /* code contexts */
+    {"Eval", "code!:s language:s context:s env:m stream:b timeout_ms:i max_output:i"},
+    {"EvalError", "name!:s value!:s traceback!:s"},
+    {"EvalOutput", "main!:b data!:o"},
+    {"EvalResult", "context!:s language!:s execution_count!:i stdout!:s stderr!:s results!:[EvalOutput] error!:EvalError? status!:=ok|error|interrupted|timeout|lost "
+                   "state_lost!:b truncated!:b cut_output_bytes!:i cut_results!:i duration_ms!:n problem!:Error?"},
+    {"EvalEvent", "event!:=started|count|stdout|stderr|result|error|keepalive|end context:s language:s execution_count:i text:s at:t main:b data:o name:s value:s "
+                  "traceback:s status:=ok|error|interrupted|timeout|lost state_lost:b truncated:b cut_output_bytes:i cut_results:i duration_ms:n problem:Error?"},
+    {"ContextCreate", "language:s cwd:s env:m"},
+    {"Context", "id!:s language!:=python|javascript|typescript|bash|r|java cwd!:s state!:=new|starting|idle|busy default!:b cells!:i"},
+    {"ContextList", "contexts!:[Context]"},
     /* files */
     {"Entry", "name!:s path!:s type!:=file|dir|symlink|other size!:i mode!:s uid!:i gid!:i owner!:s? group!:s? modified_at!:t target!:s?"},
     {"EntryList", "entries!:[Entry]"},

@@ -193,6 +193,8 @@ struct call *agent_call(struct agent *a, enum agent_op op, const struct buf *bod
     struct call *c = xcalloc(1, sizeof *c);
     c->agent = a, c->ops = *ops, c->arg = arg;
     c->granted = body ? rec_u64_or((struct rec){(const unsigned char *)body->p, n}, T_CREDIT, 0) : 0;
+    if (op == OP_START || op == OP_ATTACH || op == OP_WRITE)
+        c->room = CREDIT_INITIAL; /* needs no grant: what follows at once travels with the request */
     do
         c->stream = a->next_stream++;
     while (!c->stream || find(a, c->stream));

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "core/auth.h"
 #include "core/box.h"
+#include "core/kernels.h"
 #include "core/pool.h"
 #include "core/template.h"
 #include "core/variant.h"
@@ -148,6 +149,8 @@ struct core *core_new(struct loop *l, struct jobs *jobs, const struct config *cf
         goto fail;
     if (vm_setup(c, e))
         goto fail;
+    if (kernels_load(c, e))
+        log_warn("no code contexts: %s", e->msg);
     pool_start(c);
     timer_arm(&c->sweep, SWEEP_NS);
     return c;
@@ -270,7 +273,8 @@ void core_free(struct core *c)
     spawn_client_free(c->spawn);
     store_close(c->store);
     auth_free(c);
-    map_free(&c->sandboxes), map_free(&c->names), map_free(&c->boxes);
+    kernels_free(c);
+    map_free(&c->sandboxes), map_free(&c->names), map_free(&c->boxes), map_free(&c->contexts);
     for (size_t i = 0; i < EVENTS_KEPT; i++)
         free(c->events[i].data_json);
     if (c->home_fd >= 0)

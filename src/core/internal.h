@@ -15,6 +15,7 @@ struct pool;
 struct variants;
 struct sp_exit;
 struct template;
+struct kernels;
 
 struct core {
     struct loop *loop;
@@ -33,6 +34,8 @@ struct core {
     struct list followers;
     struct map templates; /* id -> template */
     struct map volumes, volume_names; /* id -> volume, name -> volume */
+    struct map contexts;  /* sandbox id -> struct contexts (context.c) */
+    struct kernels *kernels;
     struct vm_host *vmh;
     char accel[8];        /* "kvm" or "tcg" */
     char accel_why[160];
@@ -62,6 +65,7 @@ void sandbox_lost(struct sandbox *sb, enum end_reason why, const char *message);
 void sandbox_store(struct sandbox *sb, void (*done)(void *arg, const struct err *e), void *arg);
 void sandbox_forget(struct sandbox *sb);
 void sandbox_sweep(struct core *c);
+void sandbox_environment(const struct sandbox *sb, struct kv *ret); /* what every process of it gets: template, caller, dialect */
 /* template.c, build.c */
 void template_tool_exit(struct core *c, const struct sp_exit *ex); /* an exit that is no box's */
 void template_warm(struct core *c, struct template *t);            /* make its default pool classes exist */

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "core/agent.h"
 #include "core/box.h"
+#include "core/context.h"
 #include "core/internal.h"
 #include "core/pool.h"
 #include "core/prime.h"
@@ -214,6 +215,9 @@ static void bury(void *arg)
 void sandbox_forget(struct sandbox *sb)
 {
     struct core *c = sb->core;
+    struct err gone;
+    err_set(&gone, E_GONE, "sandbox %s is not there any more", sb->id);
+    contexts_drop(sb, &gone);
     timer_stop(&sb->expiry);
     volumes_forget(sb);
     map_del(&c->sandboxes, sb->id);
@@ -310,9 +314,11 @@ static void drop_box(struct sandbox *sb, void (*done)(void *arg), void *arg)
 {
     struct box *b = sb->box;
     volumes_disconnect(sb);
+    struct err gone;
+    err_set(&gone, E_GONE, "sandbox %s is %s%s%.120s", sb->id, state_name(sb->state), sb->end_message ? ": " : "", sb->end_message ? sb->end_message : "");
+    contexts_drop(sb, &gone);
     sb->box = NULL;
     if (sb->prime) {
-        struct err gone;
         err_set(&gone, E_CANCELED, "sandbox %s was killed while it was being created", sb->id);
         prime_fail(sb->prime, &gone);
         sb->prime = NULL;
@@ -468,22 +474,30 @@ static void ready(struct creation *cr, struct sandbox *sb)
     sandbox_store(sb, running_stored, cr);
 }
 
+void sandbox_environment(const struct sandbox *sb, struct kv *ret)
+{
+    const struct template *t = map_get(&sb->core->templates, sb->template_id);
+    if (t)
+        kv_copy(ret, &t->env);
+    for (size_t i = 0; i < sb->env.n; i++)
+        kv_set(ret, str_of(sb->env.at[i].k), str_of(sb->env.at[i].v));
+    for (size_t i = 0; i < sb->options.n; i++) {
+        const char *k = sb->options.at[i].k, *v = sb->options.at[i].v;
+        if (!strncmp(k, "env:", 4))
+            kv_set(ret, str_of(k + 4), str_of(strcmp(v, "{sandbox}") ? v : sb->id));
+    }
+}
+
 /* The second half of sandbox_configure: what its box is told. */
 static void tell_identity(struct sandbox *sb, box_cb *cb, void *arg)
 {
     struct template *t = map_get(&sb->core->templates, sb->template_id);
     struct kv env = {0}, files = {0};
-    if (t)
-        kv_copy(&env, &t->env);
-    for (size_t i = 0; i < sb->env.n; i++)
-        kv_set(&env, str_of(sb->env.at[i].k), str_of(sb->env.at[i].v));
+    sandbox_environment(sb, &env);
     for (size_t i = 0; i < sb->options.n; i++) {
         const char *k = sb->options.at[i].k, *v = sb->options.at[i].v;
-        struct str value = str_of(strcmp(v, "{sandbox}") ? v : sb->id);
-        if (!strncmp(k, "env:", 4))
-            kv_set(&env, str_of(k + 4), value);
-        else if (!strncmp(k, "file:", 5))
-            kv_set(&files, str_of(k + 5), value);
+        if (!strncmp(k, "file:", 5))
+            kv_set(&files, str_of(k + 5), str_of(strcmp(v, "{sandbox}") ? v : sb->id));
     }
     /* the same after a takeover, another for every sandbox and every fork of one */
     char seed[80], machine_id[SHA256_HEX];

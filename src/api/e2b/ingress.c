@@ -7,7 +7,6 @@
 #include "api/e2b/e2b.h"
 #include "base/clock.h"
 #include "core/tunnel.h"
-#include "crypto/digest.h"
 #include "http/body.h"
 #include <stdio.h>
 
@@ -425,26 +424,15 @@ static void dial(struct ingress *g)
 }
 static void on_retry(void *arg) { dial(arg); }
 
-static bool token_ok(struct http_stream *s, const char *want)
-{
-    struct str got = http_req_header(s, "E2b-Traffic-Access-Token");
-    return got.p && got.n == strlen(want) && mem_eq_ct(got.p, want, got.n);
-}
-
 void e2b_ingress(struct api *a, struct http_stream *s, const char *id, unsigned port)
 {
     const struct sandbox *sb = e2b_running(a, s, id);
-    if (!sb)
+    if (!sb || !e2b_traffic_allowed(s, sb))
         return;
-    const char *token = kv_get(&sb->options, "e2b.traffic_token");
     struct ingress *g = req_new(a, s, sizeof *g, fini);
     memcpy(g->id, sb->id, sizeof g->id);
     g->port = port;
     timer_init(&g->retry, core_loop(api_core(a)), on_retry, g);
-    if (token && !token_ok(s, token)) {
-        fail_page(g, 403, "Sandbox is secured with traffic access token. Token header 'e2b-traffic-access-token' is missing or wrong", false);
-        return;
-    }
     req_watch(&g->r);
     http_on_drain(s, on_drain, g);
     g->begun = clock_mono();

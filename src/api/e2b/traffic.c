@@ -4,9 +4,11 @@
 #include "api/e2b/control.h"
 #include "api/e2b/e2b.h"
 #include "api/gate.h"
+#include "crypto/digest.h"
 #include <stdio.h>
 
 #define ENVD_PORT 49983
+#define INTERPRETER_PORT 49999
 
 /* ---- names ---- */
 static struct str without_port(struct str a)
@@ -70,7 +72,7 @@ enum e2b_host e2b_host_parse(struct str authority, struct e2b_target *ret)
 }
 
 /* ---- the sandbox behind it ---- */
-static void reply_502(struct http_stream *s, int status, const char *id, const char *message)
+static void reply_state(struct http_stream *s, int status, const char *id, const char *message)
 {
     struct buf b = {0};
     struct jw w;
@@ -90,10 +92,20 @@ struct sandbox *e2b_running(struct api *a, struct http_stream *s, const char *id
     if (sb && sb->state == SB_RUNNING && sandbox_agent(sb, &e))
         return sb;
     if (sb && (sb->state == SB_PAUSING || sb->state == SB_CREATING))
-        reply_502(s, 409, id, "The sandbox is still transitioning. Try again in a moment.");
+        reply_state(s, 409, id, "The sandbox is still transitioning. Try again in a moment.");
     else
-        reply_502(s, 502, id, "The sandbox was not found");
+        reply_state(s, 502, id, "The sandbox was not found");
     return NULL;
+}
+
+bool e2b_traffic_allowed(struct http_stream *s, const struct sandbox *sb)
+{
+    const char *want = kv_get(&sb->options, "e2b.traffic_token");
+    struct str got = http_req_header(s, "E2b-Traffic-Access-Token");
+    if (!want || (got.p && got.n == strlen(want) && mem_eq_ct(got.p, want, got.n)))
+        return true;
+    reply_state(s, 403, sb->id, "Sandbox is secured with traffic access token. Token header 'e2b-traffic-access-token' is missing or wrong");
+    return false;
 }
 
 /* ---- the request ---- */
@@ -147,6 +159,8 @@ bool e2b_sandbox_traffic(struct api *a, struct http_stream *s)
     }
     if (t.port == ENVD_PORT)
         e2b_envd(a, s, t.id);
+    else if (t.port == INTERPRETER_PORT)
+        e2b_interpreter(a, s, t.id);
     else
         e2b_ingress(a, s, t.id, t.port);
     return true;

@@ -26,6 +26,8 @@ void exec_input_push(struct exec *x, struct exec_input *in);
 /* Start, or (who given) attach; the reply is NDJSON. Takes in->p. */
 void exec_stream_start(struct api *a, struct http_stream *s, struct sandbox *sb, const struct exec_spec *spec, struct exec_input *in);
 void exec_stream_attach(struct api *a, struct http_stream *s, struct sandbox *sb, const char *who, uint64_t offset);
+/* eval.c, contexts.c */
+http_handler eval_post, contexts_create, contexts_list, contexts_get, contexts_delete, contexts_restart, contexts_interrupt;
 /* processes.c, pty.c */
 http_handler processes_list, processes_get, processes_stream, processes_stdin, processes_signal, processes_resize;
 http_handler pty_open;

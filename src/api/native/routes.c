@@ -29,6 +29,15 @@ const struct api_route native_routes[] = {
     {"GET",    SB "/pty", pty_open, 0, "openTerminal", "A terminal over WebSocket; cmd repeats, pid attaches",
                "cols:i rows:i cmd:s user:s cwd:s env.*:s pid:s offset:i", NULL, "101 socket"},
 
+    {"POST",   SB "/eval", eval_post, 0, "eval", "Run a cell in a code context: wait for it, or stream it as JSON lines (stream)",
+               NULL, "Eval", "200 EvalResult | lines EvalEvent"},
+    {"GET",    SB "/contexts", contexts_list, 0, "listContexts", "Code contexts, in order of creation", NULL, NULL, "200 ContextList"},
+    {"POST",   SB "/contexts", contexts_create, 0, "createContext", "Make a code context", NULL, "ContextCreate", "201 Context"},
+    {"GET",    SB "/contexts/{cid}", contexts_get, 0, "getContext", "One context", NULL, NULL, "200 Context"},
+    {"DELETE", SB "/contexts/{cid}", contexts_delete, 0, "removeContext", "End a context", NULL, NULL, "204"},
+    {"POST",   SB "/contexts/{cid}/restart", contexts_restart, 0, "restartContext", "Forget its state, keep its id", NULL, NULL, "200 Context"},
+    {"POST",   SB "/contexts/{cid}/interrupt", contexts_interrupt, 0, "interruptContext", "Interrupt the cell that runs in it", NULL, NULL, "200 Context"},
+
     {"GET",    SB "/files", files_get, 0, "readFile", "Bytes of a file", "path!:s user:s offset:i length:i", NULL, "200 bytes"},
     {"PUT",    SB "/files", files_put, 0, "writeFile", "Write a file; parents are made", "path!:s user:s mode:s append:b", "bytes", "201 Entry"},
     {"DELETE", SB "/files", files_delete, 0, "removeFile", "Remove a file or directory", "path!:s user:s recursive:b", NULL, "204"},

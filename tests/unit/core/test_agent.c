@@ -248,6 +248,18 @@ TEST(agent, takes_no_more_than_it_granted)
     CHECK(w.broken && w.done && w.data.n == 8);
     CHECK_INT(w.why.code, E_GUEST);
     CHECK_STR(w.why.msg, "the sandbox's agent sent more than it was granted");
+TEST(agent, a_command_takes_its_first_input_without_a_grant)
+{
+    static char first[CREDIT_INITIAL + 1];
+    struct world w;
+    struct err e;
+    setup(&w);
+    agent_sync(w.a, false, on_sync, &w);
+    (void)take_sync(&w, false);
+    w.call = agent_call(w.a, OP_START, NULL, &ops, &w, &e);
+    CHECK(w.call != NULL);
+    CHECK_INT(call_send(w.call, CH_STDIN, first, sizeof first), CREDIT_INITIAL);
+    CHECK_INT(call_send(w.call, CH_STDIN, first, 1), 0);
     teardown(&w);
 }
 TEST(agent, nothing_is_called_after_cancel)

@@ -1,0 +1,126 @@
+"""Cells through IPython: its syntax, magics, formatters and tracebacks, with our publishing."""
+import sys
+import warnings
+
+from IPython.core.displayhook import DisplayHook
+from IPython.core.displaypub import DisplayPublisher
+from IPython.core.formatters import DisplayFormatter
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
+
+from . import rich
+
+
+class _Hook(DisplayHook):
+    def write_output_prompt(self):
+        pass
+
+    def write_format_data(self, format_dict, md_dict=None):
+        self.shell.hutch.publish_data(format_dict, main=True)
+
+    def finish_displayhook(self):
+        pass
+
+
+class _Publisher(DisplayPublisher):
+    def publish(self, data, metadata=None, source=None, *, transient=None, update=False, **kwargs):
+        self.shell.hutch.publish_data(data, main=False)
+
+    def clear_output(self, wait=False):
+        pass  # a stream of lines cannot take anything back
+
+
+class _Formatter(DisplayFormatter):
+    def format(self, obj, include=None, exclude=None):
+        data, metadata = super().format(obj, include, exclude)
+        if data:
+            rich.augment(obj, data)
+            if include:
+                data = {k: v for k, v in data.items() if k in include or k.startswith("e2b/")}
+            if exclude:
+                data = {k: v for k, v in data.items() if k not in exclude}
+        return data, metadata
+
+
+class _Shell(InteractiveShell):
+    hutch = None
+
+    def init_display_formatter(self):
+        self.display_formatter = _Formatter(parent=self)
+        self.configurables.append(self.display_formatter)
+
+    def enable_gui(self, gui=None):
+        pass
+
+    def enable_matplotlib(self, gui=None):
+        return "inline", "agg"  # figures are shown as results whatever is asked for
+
+    def ask_exit(self):
+        pass
+
+    def _showtraceback(self, etype, evalue, stb):
+        self.hutch.error(etype.__name__, str(evalue), self.InteractiveTB.stb2text(stb) if not isinstance(stb, str) else stb)
+
+    def system(self, cmd):
+        """`!cmd`: through the pipes at 1 and 2, so its output comes as it is printed."""
+        self.user_ns["_exit_code"] = self.hutch.shell_command(self.var_expand(cmd, depth=1))
+
+
+class Shell:
+    """What the loop drives. `out` is the Output, `wire` the Wire."""
+
+    def __init__(self, out, wire):
+        self.out, self.wire, self.failed = out, wire, False
+        config = Config()
+        config.HistoryManager.enabled = False
+        config.InteractiveShell.colors = "NoColor"
+        config.InteractiveShell.xmode = "Context"
+        config.InteractiveShell.autoindent = False
+        config.PlainTextFormatter.max_seq_length = 0
+        _Shell.hutch = self
+        self.ip = _Shell.instance(config=config, displayhook_class=_Hook, display_pub_class=_Publisher)
+        self.namespace = self.ip.user_ns
+        warnings.filterwarnings("ignore", message="To exit: use")  # a cell cannot leave
+
+    @property
+    def count(self):
+        return self.ip.execution_count
+
+    def publish_data(self, data, main):
+        self.out.flush()
+        self.wire.result(rich.settle(data), main)
+
+    def publish(self, value):
+        from IPython.display import display
+        display(value)
+
+    def error(self, name, value, traceback):
+        if not self.failed:
+            self.failed = True
+            self.out.flush()
+            self.wire.event("error", id=self.wire.current, name=name, value=value, traceback=traceback)
+
+    def shell_command(self, cmd):
+        from .plain import shell_command
+        self.out.flush()
+        return shell_command(cmd)
+
+    async def run(self, code):
+        self.failed = False
+        ip = self.ip
+        broken = None
+        try:
+            cell = ip.transform_cell(code)
+        except Exception:
+            broken = sys.exc_info()
+            cell = code
+        result = None
+        try:
+            result = await ip.run_cell_async(code, store_history=True, transformed_cell=cell, preprocessing_exc_tuple=broken)
+        finally:
+            ip.events.trigger("post_execute")
+            ip.events.trigger("post_run_cell", result)
+        # SystemExit of a cell is an error of that cell
+        if result is not None and result.error_in_exec is not None and not self.failed:
+            e = result.error_in_exec
+            self.error(type(e).__name__, str(e), type(e).__name__ + ": " + str(e))

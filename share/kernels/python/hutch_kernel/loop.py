@@ -1,0 +1,214 @@
+"""The life of a kernel: requests in, cells run one after another, background tasks of asyncio in between."""
+import asyncio
+import fcntl
+import importlib
+import json
+import os
+import platform
+import random
+import signal
+import sys
+
+from . import rich
+from .wire import Output, Wire
+
+WARM = ("numpy", "pandas", "matplotlib.pyplot")
+
+
+class Kernel:
+    def __init__(self, requests, wire, out):
+        self.requests, self.wire, self.out = requests, wire, out
+        self.sandbox = None
+        self.pending = b""
+        self.queue = []
+        self.running = False
+        self.loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(self.loop)
+        self.shell = None
+        self.figures = rich.Figures(lambda fig: self.shell.publish(fig))
+        self.helper = rich.helpers(self.figures.show, lambda v: self.shell.publish(v))
+
+    def start(self, warm):
+        sys.meta_path.insert(0, self.helper)
+        try:
+            from . import ipy as shell
+        except ImportError:
+            from . import plain as shell
+        self.shell = shell.Shell(self.out, self.wire)
+        for name in WARM if warm else ():
+            try:
+                importlib.import_module(name)
+            except Exception as e:
+                os.write(self.log, ("warm %s: %s\n" % (name, e)).encode())
+        self.helper.now()
+        if "matplotlib.pyplot" in sys.modules:
+            self._draw_once()
+
+    def _draw_once(self):
+        """Fonts, renderers and PNG writers load at the first figure: let that be now."""
+        plt = sys.modules["matplotlib.pyplot"]
+        fig, ax = plt.subplots()
+        ax.plot([0, 1], [0, 1])
+        ax.set_title("x")
+        rich.figure(fig)
+        plt.close("all")
+
+    # ---- signals ----
+    def on_sigint(self, signo, frame):
+        if not self.running:
+            return
+        if self.wire.sending:
+            self.wire.interrupted = True
+        else:
+            raise KeyboardInterrupt
+
+    # ---- requests ----
+    def read(self):
+        try:
+            b = os.read(self.requests, 1 << 20)
+        except BlockingIOError:
+            return
+        if not b:
+            os._exit(0)
+        self.pending += b
+        *lines, self.pending = self.pending.split(b"\n")
+        self.queue += [json.loads(line) for line in lines if line.strip()]
+
+    async def next_request(self):
+        while not self.queue:
+            ready = self.loop.create_future()
+            self.loop.add_reader(self.requests, lambda: ready.done() or ready.set_result(None))
+            try:
+                await ready
+            finally:
+                self.loop.remove_reader(self.requests)
+            self.read()
+        return self.queue.pop(0)
+
+    def adopt(self, q):
+        os.environ.update(q.get("env") or {})
+        if self.sandbox != q["sandbox"]:
+            self.sandbox = q["sandbox"]
+            self.reseed()
+        self.wire.event("adopted")
+
+    def reseed(self):
+        """A copy of a running kernel must not draw the same numbers as its siblings."""
+        random.seed()
+        numpy = sys.modules.get("numpy.random")
+        if numpy:
+            numpy.seed()
+        ssl = sys.modules.get("ssl") or sys.modules.get("_ssl")
+        if ssl:
+            ssl.RAND_add(os.urandom(64), 64.0)
+        tempfile = sys.modules.get("tempfile")
+        if tempfile:
+            tempfile._name_sequence = None
+        uuid = sys.modules.get("uuid")
+        if uuid:
+            uuid._node = uuid._last_timestamp = None
+
+    # ---- cells ----
+    def run(self, q):
+        self.wire.current = q["id"]
+        env = q.get("env") or {}
+        kept = {k: os.environ.get(k) for k in env}
+        os.environ.update(env)
+        self.wire.event("count", id=q["id"], n=self.shell.count)
+        try:
+            self.run_cell(q["code"])
+        finally:
+            for k, v in kept.items():
+                if v is None:
+                    os.environ.pop(k, None)
+                else:
+                    os.environ[k] = v
+            self.out.drain()
+            self.wire.event("done", id=q["id"])
+            self.wire.current = None
+
+    def run_cell(self, code):
+        task = self.loop.create_task(self._cell(code))
+        try:
+            self.running = True
+            self.loop.run_until_complete(task)
+        except KeyboardInterrupt:
+            self.running = False
+            if not task.done():  # it waited for something: it learns of the end the usual way
+                task.cancel()
+                try:
+                    self.loop.run_until_complete(asyncio.wait({task}, timeout=1))
+                except KeyboardInterrupt:
+                    pass
+            self.shell.error("KeyboardInterrupt", "", "KeyboardInterrupt")
+        except BaseException as e:  # an error of ours, or SystemExit that came out of the loop
+            self.running = False
+            self.shell.error(type(e).__name__, str(e), "%s: %s" % (type(e).__name__, e))
+        finally:
+            self.running = False
+
+    async def _cell(self, code):
+        await self.shell.run(code)
+        self.figures.show()
+
+    def serve(self):
+        self.wire.event("ready", language="python", version=platform.python_version())
+        while True:
+            try:
+                q = self.loop.run_until_complete(self.next_request())
+            except (KeyboardInterrupt, SystemExit):
+                continue  # of a task in the background
+            op = q.get("op")
+            if op == "run":
+                self.run(q)
+            elif op == "adopt":
+                self.adopt(q)
+
+
+def _let_asyncio_run():
+    """asyncio.run() in a cell: cells run inside our loop, which would refuse it. A loop of its own, one level down."""
+    kept = asyncio.run
+
+    def run(main, **kwargs):
+        outer = asyncio._get_running_loop()
+        if outer is None:
+            return kept(main, **kwargs)
+        task = asyncio.current_task(outer)
+        asyncio._set_running_loop(None)
+        if task:
+            asyncio.tasks._leave_task(outer, task)
+        try:
+            return kept(main, **kwargs)
+        finally:
+            asyncio._set_running_loop(outer)
+            if task:
+                asyncio.tasks._enter_task(outer, task)
+            asyncio.set_event_loop(outer)
+    run.__doc__ = kept.__doc__
+    asyncio.run = asyncio.runners.run = run
+
+
+def _no_input(prompt=""):
+    raise EOFError("input() has nobody to ask in a code context")
+
+
+def serve(warm):
+    # 0, 1 and 2 belong to the code from here on; the protocol moves to numbers nobody expects
+    requests = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 200)
+    answers = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 200)
+    log = fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, 200)
+    null = os.open("/dev/null", os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.set_blocking(requests, False)
+    wire = Wire(answers)
+    out = Output(wire)
+    out.start()
+    kernel = Kernel(requests, wire, out)
+    kernel.log = log
+    signal.signal(signal.SIGINT, kernel.on_sigint)
+    import builtins
+    builtins.input = _no_input
+    _let_asyncio_run()
+    kernel.start(warm)
+    kernel.serve()

@@ -1,0 +1,266 @@
+"""The kernel's end of the line protocol, and everything the code of a cell prints.
+
+Three ways lead here: sys.stdout and sys.stderr (text), the pipes that stand at descriptors 1 and 2 (C libraries, child
+processes), and results. Writers may be any thread; a line is written whole or not at all, also when SIGINT arrives."""
+import codecs
+import fcntl
+import io
+import os
+import select
+import sys
+import threading
+import time
+from json.encoder import encode_basestring_ascii as quote
+
+PIECE = 48 << 10       # characters of text in one line
+DELAY = 0.01           # text is held this long for more of it
+VALUE_MAX = 8 << 20    # of one MIME type
+TEXT_MAX = 2 << 20     # of text/plain
+BUNDLE_MAX = 12 << 20  # of one result
+
+
+def clean(text):
+    """Text that JSON readers everywhere take: no NUL, no lone surrogates."""
+    if "\0" in text:
+        text = text.replace("\0", "\ufffd")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        text = text.encode("utf-8", "replace").decode("utf-8")
+    return text
+
+
+class Wire:
+    """The saved standard output. `current` is the id of the cell that runs, None between cells."""
+
+    def __init__(self, fd):
+        self.fd = fd
+        self.lock = threading.RLock()
+        self.current = None
+        self.pid = os.getpid()
+        self.sending = False      # in the main thread
+        self.interrupted = False  # SIGINT came meanwhile
+
+    def send(self, line):
+        if os.getpid() != self.pid:
+            return  # a forked child has no business here
+        main = threading.current_thread() is threading.main_thread()
+        with self.lock:
+            if main:
+                self.sending = True
+            try:
+                data = memoryview(line.encode("ascii") + b"\n")
+                while data:
+                    data = data[os.write(self.fd, data):]
+            except OSError:
+                os._exit(0)  # nobody is there any more
+            finally:
+                if main:
+                    self.sending = False
+        if main and self.interrupted:
+            self.interrupted = False
+            raise KeyboardInterrupt
+
+    def event(self, ev, **fields):
+        parts = ['{"ev":' + quote(ev)]
+        for k, v in fields.items():
+            parts.append("," + quote(k) + ":")
+            if v is True or v is False:
+                parts.append("true" if v else "false")
+            elif isinstance(v, int):
+                parts.append(str(v))
+            elif isinstance(v, dict):
+                parts.append("{" + ",".join(quote(a) + ":" + (quote(b) if isinstance(b, str) else str(b)) for a, b in v.items()) + "}")
+            else:
+                parts.append(quote(clean(str(v))))
+        self.send("".join(parts) + "}")
+
+    def text(self, stream, text):
+        if self.current is None:
+            return  # printed by a thread after its cell had ended
+        text = clean(text)
+        for at in range(0, len(text), PIECE):
+            self.event("out", id=self.current, stream=stream, text=text[at:at + PIECE])
+
+    def result(self, data, main):
+        if self.current is None or not data:
+            return
+        kept, omitted, total = {}, {}, 0
+        for mime in sorted(data, key=lambda m: (m != "text/plain", len(data[m]))):
+            value = clean(data[mime])
+            if mime == "text/plain" and len(value) > TEXT_MAX:
+                omitted[mime] = len(value)
+                value = value[:TEXT_MAX] + "\n[hutch: %d more characters cut]" % (len(value) - TEXT_MAX)
+            if len(value) > VALUE_MAX or total + len(value) > BUNDLE_MAX:
+                omitted[mime] = len(value)
+                continue
+            total += len(value)
+            kept[mime] = value
+        if not kept:
+            kept["text/plain"] = "[hutch: a result of %d characters was left out]" % sum(omitted.values())
+        fields = {"omitted": omitted} if omitted else {}
+        self.event("result", id=self.current, main=main, data=kept, **fields)
+
+
+class _Bytes(io.RawIOBase):
+    """sys.stdout.buffer: bytes that join the text."""
+
+    def __init__(self, out):
+        self.out = out
+        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def writable(self):
+        return True
+
+    def fileno(self):
+        return self.out.fileno()
+
+    def write(self, b):
+        self.out.write(self.decoder.decode(bytes(b)))
+        return len(b)
+
+
+class Stream(io.TextIOBase):
+    """sys.stdout or sys.stderr."""
+    encoding = "utf-8"
+    errors = "replace"
+
+    def __init__(self, output, name, fd):
+        self.output, self.name, self.fd = output, name, fd
+        self.buffer = _Bytes(self)
+
+    def fileno(self):
+        return self.fd
+
+    def writable(self):
+        return True
+
+    def isatty(self):
+        return False
+
+    def reconfigure(self, **_):
+        pass
+
+    def write(self, text):
+        if not isinstance(text, str):
+            raise TypeError("write() argument must be str, not " + type(text).__name__)
+        if text:
+            self.output.put(self.name, self.fd, text)
+        return len(text)
+
+    def flush(self):
+        self.output.flush()
+
+    def close(self):
+        pass  # print() must work on in the next cell
+
+
+class Output:
+    """Collects text for a moment, so that one print() is one line of the protocol, and keeps its order."""
+
+    def __init__(self, wire):
+        self.wire = wire
+        self.lock = threading.RLock()
+        self.name, self.parts, self.size = None, [], 0
+        self.wake = threading.Event()
+        self.raw = {}  # reading end -> (stream name, decoder)
+        self.pid = os.getpid()
+        self.stdout = Stream(self, "stdout", 1)
+        self.stderr = Stream(self, "stderr", 2)
+
+    def start(self):
+        """Put our pipes at 1 and 2 and begin to listen to them."""
+        for name, fd in (("stdout", 1), ("stderr", 2)):
+            r, w = os.pipe()
+            try:
+                fcntl.fcntl(w, 1031, 1 << 20)  # F_SETPIPE_SZ: room for code that prints while it holds the interpreter
+            except OSError:
+                pass
+            os.set_blocking(r, False)
+            os.dup2(w, fd, inheritable=True)
+            os.close(w)
+            self.raw[r] = (name, codecs.getincrementaldecoder("utf-8")("replace"))
+        sys.stdout, sys.stderr = self.stdout, self.stderr
+        os.register_at_fork(after_in_child=self._in_child)
+        threading.Thread(target=self._flusher, name="hutch-flush", daemon=True).start()
+        threading.Thread(target=self._reader, name="hutch-read", daemon=True).start()
+
+    def _in_child(self):
+        self.lock = threading.RLock()
+        self.parts, self.size = [], 0
+
+    def put(self, name, fd, text):
+        if os.getpid() != self.pid:  # a forked child prints through the pipe, like any other program
+            data = text.encode("utf-8", "replace")
+            while data:
+                data = data[os.write(fd, data):]
+            return
+        with self.lock:
+            if self.name != name:
+                self.flush()
+                self.name = name
+            self.parts.append(text)
+            self.size += len(text)
+            if self.size >= PIECE:
+                self.flush()
+                return
+        if not self.wake.is_set():
+            self.wake.set()
+
+    def flush(self):
+        if os.getpid() != self.pid:
+            return
+        with self.lock:
+            if self.parts:
+                text, self.parts, self.size = "".join(self.parts), [], 0
+                self.wire.text(self.name, text)
+
+    def _flusher(self):
+        while True:
+            self.wake.wait()
+            time.sleep(DELAY)
+            self.wake.clear()
+            self.flush()
+
+    def _take(self):
+        """Whatever lies in the pipes now. True if there was something."""
+        any_ = False
+        with self.lock:
+            for r, (name, decoder) in self.raw.items():
+                while True:
+                    try:
+                        b = os.read(r, 65536)
+                    except BlockingIOError:
+                        break
+                    if not b:
+                        break
+                    any_ = True
+                    text = decoder.decode(b)
+                    if text:
+                        self.put(name, 0, text)
+        return any_
+
+    def _reader(self):
+        poll = select.poll()
+        for r in self.raw:
+            poll.register(r, select.POLLIN)
+        while True:
+            poll.poll()
+            self._take()
+
+    def drain(self):
+        """At the end of a cell: everything printed so far is on the wire afterwards."""
+        ctypes = sys.modules.get("ctypes")
+        if ctypes:
+            try:
+                ctypes.CDLL(None).fflush(None)
+            except Exception:
+                pass
+        with self.lock:
+            self._take()
+            for r, (name, decoder) in self.raw.items():
+                rest = decoder.decode(b"", True)
+                decoder.reset()
+                if rest:
+                    self.put(name, 0, rest)
+            self.flush()
