@@ -524,7 +524,7 @@ static void call_known(void *arg, struct contexts *cs, const struct err *e)
     case V_INTERRUPT:
         if (cx->cell) {
             cx->cell->interrupted = true;
-            kernel_interrupt(cx->kernel);
+            eval_interrupt(cx->cell);
         }
         /* fall through */
     default:

@@ -53,6 +53,7 @@ struct eval {
     void *arg;
     int64_t cell;
     bool begun, orphan, held, failed, interrupted, timed_out, marked;
+    bool running, stop; /* the kernel said that it runs; it is to be interrupted as soon as it does */
     struct eval_end end;
     struct timer deadline;
     struct ask *ask;
@@ -73,3 +74,4 @@ void eval_begin(struct eval *v);                                    /* it is the
 void eval_event(struct eval *v, const struct kernel_event *ev);
 void eval_lost(struct eval *v, const struct err *why);              /* its kernel is gone */
 void eval_fail(struct eval *v, const struct err *e);                /* it never began */
+void eval_interrupt(struct eval *v);                                /* the context's cell */

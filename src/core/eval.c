@@ -107,11 +107,24 @@ static void pass_output(struct eval *v, const struct kernel_event *ev)
     v->ops.event(v->arg, &part);
 }
 
+/* An interrupt that came before the cell had begun would be lost: a kernel between cells ignores it. */
+void eval_interrupt(struct eval *v)
+{
+    v->stop = true;
+    if (v->running && v->cx->kernel)
+        kernel_interrupt(v->cx->kernel);
+}
+
 void eval_event(struct eval *v, const struct kernel_event *ev)
 {
     if (ev->type == KE_DONE) {
         done(v);
         return;
+    }
+    if (ev->type == KE_COUNT && !v->running) {
+        v->running = true;
+        if (v->stop)
+            eval_interrupt(v);
     }
     if (ev->type == KE_ERROR) {
         if (v->failed)
@@ -144,7 +157,7 @@ static void on_deadline(void *arg)
     }
     if (!v->timed_out) {
         v->timed_out = true;
-        kernel_interrupt(cx->kernel);
+        eval_interrupt(v);
         timer_arm(&v->deadline, GRACE_NS);
         return;
     }
@@ -156,6 +169,7 @@ static void on_deadline(void *arg)
 void eval_begin(struct eval *v)
 {
     struct context_info info;
+    v->running = false;
     if (v->timeout_ms)
         timer_arm(&v->deadline, (int64_t)v->timeout_ms * NS_PER_MS);
     if (v->begun)
@@ -236,6 +250,6 @@ void eval_cancel(struct eval *v)
     timer_stop(&v->deadline);
     v->held = false;
     kernel_hold(cx->kernel, false);
-    kernel_interrupt(cx->kernel);
+    eval_interrupt(v);
     timer_arm(&cx->grace, GRACE_NS);
 }

@@ -31,7 +31,7 @@ struct kernel {
     char tail[TAIL_MAX + 1];
     size_t ntail;
     size_t unread;      /* taken while held: credit not yet given back */
-    bool ready, found, held, ending;
+    bool ready, found, nudged, held, ending;
     struct err why;     /* we ended it ourselves, for this */
     struct timer limit; /* for `ready`; of a found one for `adopted` */
 };
@@ -204,12 +204,10 @@ static void on_line(struct kernel *k, const char *p, size_t n)
     struct str name = {0};
     if (!j || json_str(j, "ev", &name, true, NULL))
         return; /* the rest of a line whose beginning an earlier daemon read, or nonsense */
-    if (str_eqz(name, "ready") || str_eqz(name, "adopted")) {
+    if (str_eqz(name, k->found ? "adopted" : "ready") && !k->ready) {
         timer_stop(&k->limit);
-        if (!k->ready) {
-            k->ready = true;
-            k->ops.ready(k->arg);
-        }
+        k->ready = true;
+        k->ops.ready(k->arg);
         return;
     }
     on_event(k, j, name, n + 1);
@@ -300,6 +298,8 @@ static void on_exited(void *arg, const struct exec_exit *x, uint64_t offset)
     last_words(k, words);
     if (x->kind == EXIT_OOM)
         err_set(&k->why, E_GUEST, "the kernel was killed: the sandbox is out of memory");
+    else if (!k->ready && x->kind == EXIT_CODE && x->code == 127)
+        err_set(&k->why, E_UNSUPPORTED, "this sandbox's template cannot run %s%s", language_name(k->language), words);
     else if (x->kind == EXIT_SIGNAL)
         err_set(&k->why, E_GUEST, "the kernel was killed by %s%s", signal_name(x->code), words);
     else
@@ -311,7 +311,7 @@ static void on_done(void *arg, const struct err *e)
     struct kernel *k = arg;
     struct err why = e ? *e : k->why;
     k->x = NULL;
-    if (e && e->code == E_NOT_FOUND && !k->ready && !k->found)
+    if (e && e->code == E_NOT_FOUND && !k->ready && !k->found && !strncmp(e->msg, "exec ", 5))
         err_set(&why, E_UNSUPPORTED, "this sandbox's template cannot run %s: %.140s", language_name(k->language), e->msg);
     release(k);
     k->ops.ended(k->arg, &why);
@@ -321,8 +321,8 @@ static void on_limit(void *arg)
 {
     struct kernel *k = arg;
     struct err e;
-    if (k->found) { /* it still works for a client that is gone */
-        k->found = false;
+    if (k->found && !k->nudged) { /* it still works for a client that is gone */
+        k->nudged = true;
         kernel_interrupt(k);
         timer_arm(&k->limit, START_NS);
         return;

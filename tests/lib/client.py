@@ -592,6 +592,22 @@ class Box:
 
     # -- observing
 
+    # ---- code contexts ----
+    def eval(self, code, deadline=None, **members):
+        return self.c.post(f"/v1/sandboxes/{self.id}/eval", {"code": code, **members}, deadline=deadline)
+
+    def eval_stream(self, code, deadline=None, **members):
+        return self.c.stream("POST", f"/v1/sandboxes/{self.id}/eval", json_body={"code": code, "stream": True, **members}, deadline=deadline)
+
+    def contexts(self):
+        return self.c.get(f"/v1/sandboxes/{self.id}/contexts")["contexts"]
+
+    def context(self, what=None, method="POST", deadline=None, **members):
+        """Without `what` a new one; else "ID", "ID/restart" or "ID/interrupt"."""
+        path = f"/v1/sandboxes/{self.id}/contexts" + (f"/{what}" if what else "")
+        r = self.c.call(method, path, json_body=members if not what else None, deadline=deadline)
+        return r.json() if r.body else None
+
     def metrics(self):
         return self.c.get(self.p + "/metrics")
 

@@ -62,9 +62,9 @@ def _is_rule(a):
 
 # ---- numbers, labels, scales ----
 
-def _number(v):
+def _number(v, digits=10):
     """A plain float, without the noise of the last digits."""
-    return float("%.8g" % float(v))
+    return float("%.*g" % (digits, float(v)))
 
 
 def _unit(label):
@@ -176,7 +176,7 @@ def _scatter(ax, own):
 
 
 def _pie(ax, own):
-    return {"elements": [{"label": w.get_label(), "angle": _number(abs(w.theta2 - w.theta1)), "radius": _number(w.r)} for w in own if isinstance(w, Wedge)]}
+    return {"elements": [{"label": w.get_label(), "angle": _number(abs(w.theta2 - w.theta1), 7), "radius": _number(w.r)} for w in own if isinstance(w, Wedge)]}
 
 
 def _label_at(axis, centre, width):

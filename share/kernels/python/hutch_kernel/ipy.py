@@ -106,7 +106,6 @@ class Shell:
         return shell_command(cmd)
 
     async def run(self, code):
-        self.failed = False
         ip = self.ip
         broken = None
         try:

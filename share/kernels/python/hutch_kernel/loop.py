@@ -114,38 +114,36 @@ class Kernel:
         env = q.get("env") or {}
         kept = {k: os.environ.get(k) for k in env}
         os.environ.update(env)
-        self.wire.event("count", id=q["id"], n=self.shell.count)
+        self.shell.failed = False
+        task = None
         try:
-            self.run_cell(q["code"])
-        finally:
-            for k, v in kept.items():
-                if v is None:
-                    os.environ.pop(k, None)
-                else:
-                    os.environ[k] = v
-            self.out.drain()
-            self.wire.event("done", id=q["id"])
-            self.wire.current = None
-
-    def run_cell(self, code):
-        task = self.loop.create_task(self._cell(code))
-        try:
-            self.running = True
+            self.running = True  # SIGINT counts from here on
+            self.wire.event("count", id=q["id"], n=self.shell.count)
+            task = self.loop.create_task(self._cell(q["code"]))
             self.loop.run_until_complete(task)
         except KeyboardInterrupt:
             self.running = False
-            if not task.done():  # it waited for something: it learns of the end the usual way
-                task.cancel()
-                try:
-                    self.loop.run_until_complete(asyncio.wait({task}, timeout=1))
-                except KeyboardInterrupt:
-                    pass
+            self.cancel(task)
             self.shell.error("KeyboardInterrupt", "", "KeyboardInterrupt")
         except BaseException as e:  # an error of ours, or SystemExit that came out of the loop
             self.running = False
             self.shell.error(type(e).__name__, str(e), "%s: %s" % (type(e).__name__, e))
         finally:
-            self.running = False
+            self.running = self.wire.interrupted = False
+        for k, v in kept.items():
+            if v is None:
+                os.environ.pop(k, None)
+            else:
+                os.environ[k] = v
+        self.out.drain()
+        self.wire.event("done", id=q["id"])
+        self.wire.current = None
+
+    def cancel(self, task):
+        """It waited for something: it learns of the end the usual way."""
+        if task and not task.done():
+            task.cancel()
+            self.loop.run_until_complete(asyncio.wait({task}, timeout=1))
 
     async def _cell(self, code):
         await self.shell.run(code)

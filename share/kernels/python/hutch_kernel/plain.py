@@ -180,7 +180,6 @@ class Shell:
 
     # ---- running ----
     async def run(self, code):
-        self.failed = False
         self.namespace["In"].append(code)
         try:
             await self.run_code(code)

@@ -1,0 +1,235 @@
+// hutch's JavaScript and TypeScript kernel. Driven by ../relay.py over descriptors 3, 4 and 5; see ../README.md.
+import fs from "node:fs"
+import net from "node:net"
+import util from "node:util"
+import vm from "node:vm"
+import { createRequire } from "node:module"
+import { pathToFileURL } from "node:url"
+import { Worker } from "node:worker_threads"
+import { rewrite } from "./rewrite.mjs"
+
+const language = process.argv[2] ?? "javascript"
+const JSON_MAX = 1 << 20
+
+// ---- out ----
+function writeAll(b) {
+    for (let at = 0; at < b.length;) {
+        try {
+            at += fs.writeSync(4, b, at)
+        } catch (e) {
+            if (e.code !== "EAGAIN") process.exit(0)
+        }
+    }
+}
+function sendError(name, value, traceback) {
+    const parts = [name, value, traceback].map((s) => Buffer.from(String(s)))
+    writeAll(Buffer.concat([Buffer.from(`error ${parts.map((p) => p.length).join(" ")}\n`), ...parts]))
+}
+function sendResult(main, data) {
+    const parts = [], types = Object.keys(data).filter((t) => /^[\x21-\x7e]+$/.test(t))
+    parts.push(Buffer.from(`result ${main ? 1 : 0} ${types.length}\n`))
+    for (const type of types) {
+        let v = data[type]
+        if (typeof v !== "string") v = Buffer.isBuffer(v) || v instanceof Uint8Array ? Buffer.from(v).toString("base64") : JSON.stringify(v)
+        const b = Buffer.from(type === "application/json" || type.endsWith("+json") ? ascii(typeof data[type] === "string" ? data[type] : v) : v)
+        parts.push(Buffer.from(`${type} ${b.length}\n`), b)
+    }
+    writeAll(Buffer.concat(parts))
+}
+const ascii = (s) => s.replace(/[\u007f-\uffff]/g, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"))
+
+// ---- values ----
+const DISPLAY = Symbol.for("Jupyter.display")
+function bundle(value) {
+    if (value !== null && typeof value === "object" && typeof value[DISPLAY] === "function") {
+        const own = value[DISPLAY]()
+        if (own && typeof own === "object") return own
+    }
+    const data = { "text/plain": util.inspect(value, { depth: 6, maxArrayLength: 10000, maxStringLength: 1 << 20, breakLength: 80 }) }
+    const proto = value !== null && typeof value === "object" ? Object.getPrototypeOf(value) : undefined
+    if (Array.isArray(value) || proto === Object.prototype || proto === null) {
+        try {
+            const text = JSON.stringify(value)
+            if (text && text.length < JSON_MAX) data["application/json"] = text
+        } catch { /* cycles, big integers */ }
+    }
+    return data
+}
+globalThis.display = (value, options) => { sendResult(false, options?.raw ? value : bundle(value)) }
+
+// ---- modules, seen from the working directory ----
+const here = () => pathToFileURL(process.cwd() + "/cell.js").href
+globalThis.require = Object.assign((name) => createRequire(here())(name), { resolve: (name) => createRequire(here()).resolve(name) })
+Object.defineProperties(globalThis, {
+    __dirname: { get: () => process.cwd(), configurable: true },
+    __filename: { get: () => process.cwd() + "/cell.js", configurable: true },
+    module: { value: { exports: {} }, writable: true, configurable: true },
+    exports: { value: {}, writable: true, configurable: true },
+    __hutch_import: { value: importFromHere, configurable: true },
+})
+async function importFromHere(name) {
+    name = String(name).replace(/^npm:/, "")
+    let url
+    if (/^\.{0,2}\//.test(name)) {
+        url = new URL(name, here()).href
+    } else {
+        try {
+            url = await import.meta.resolve(name, here())
+        } catch (e) {
+            try {
+                const path = createRequire(here()).resolve(name)
+                url = path.startsWith("/") ? pathToFileURL(path).href : path
+            } catch {
+                throw e
+            }
+        }
+    }
+    return import(url)
+}
+
+// ---- TypeScript ----
+const { execFileSync } = createRequire(import.meta.url)("node:child_process")
+let typescript
+function strip(code) {
+    const args = ["--loader=ts", "--target=es2022", "--log-level=error", "--color=false",
+        '--tsconfig-raw={"compilerOptions":{"preserveValueImports":true,"importsNotUsedAsValues":"preserve"}}']
+    try {
+        return execFileSync("esbuild", args, { input: code, stdio: ["pipe", "pipe", "pipe"], maxBuffer: 64 << 20, encoding: "utf8" })
+    } catch (e) {
+        if (e.code !== "ENOENT") throw new SyntaxError(String(e.stderr || e.message).trim().replace(/^.*\[ERROR\] /, ""))
+    }
+    try {
+        typescript ??= createRequire(here())("typescript")
+    } catch {
+        throw new Error("TypeScript needs esbuild or the package typescript; template code-interpreter has one")
+    }
+    return typescript.transpileModule(code, { compilerOptions: { target: "ES2022", module: "ESNext", verbatimModuleSyntax: true } }).outputText
+}
+
+// ---- running ----
+let stop = null // rejects the cell that waits
+const busy = new Int32Array(new SharedArrayBuffer(4)) // the number of the cell that runs, 0 between cells
+class KeyboardInterrupt extends Error {
+    constructor() {
+        super("")
+        this.name = "KeyboardInterrupt"
+        this.stack = "KeyboardInterrupt"
+    }
+}
+const interrupted = (e) => e instanceof KeyboardInterrupt || e?.code === "ERR_SCRIPT_EXECUTION_INTERRUPTED"
+
+async function cell(code, number) {
+    const text = rewrite(language === "typescript" ? strip(code) : code)
+    const script = new vm.Script(text.code, { filename: `cell-${number}.js`, importModuleDynamically: importFromHere })
+    let value = script.runInThisContext({ displayErrors: false, breakOnSigint: true })
+    if (text.awaits) {
+        const got = await Promise.race([value, new Promise((_, reject) => { stop = reject })])
+        value = got?.[0]
+    }
+    return text.shows ? value : undefined
+}
+
+function report(e) {
+    if (interrupted(e)) return sendError("KeyboardInterrupt", "", "KeyboardInterrupt")
+    if (!(e instanceof Error) && !(e && typeof e.stack === "string")) return sendError("Error", util.inspect(e), "Uncaught " + util.inspect(e))
+    const lines = String(e.stack ?? e).split("\n").filter((l) => !/^\s+at .*(kernel\.mjs|rewrite\.mjs|node:vm|node:internal|^\s+at acorn|\(acorn)/.test(l))
+    sendError(e.name ?? "Error", e.message ?? "", lines.join("\n"))
+}
+
+let number = 0, active = false, kept = {}
+async function run(code, env) {
+    active = true
+    kept = {}
+    for (const [k, v] of Object.entries(env)) {
+        kept[k] = process.env[k]
+        process.env[k] = v
+    }
+    const mine = ++number
+    Atomics.store(busy, 0, mine)
+    writeAll(Buffer.from("begun\n"))
+    try {
+        const value = await cell(code, mine)
+        if (value !== undefined && mine === number) {
+            globalThis._ = value
+            sendResult(true, bundle(value))
+        }
+        settle(mine)
+    } catch (e) {
+        settle(mine, e)
+    }
+}
+
+// The end of a cell, once: by itself, or by force, after which nothing of it runs any more.
+function settle(mine, error) {
+    if (!active || mine !== number) return
+    if (error !== undefined) report(error)
+    active = false
+    stop = null
+    Atomics.store(busy, 0, 0)
+    for (const [k, v] of Object.entries(kept)) {
+        if (v === undefined) delete process.env[k]
+        else process.env[k] = v
+    }
+    writeAll(Buffer.from("done\n"))
+    setImmediate(next)
+}
+
+// On the loop: a cell that waits is told; one that is active and does not wait was stopped by the worker below.
+process.on("SIGINT", () => {
+    Atomics.store(busy, 0, 0) // heard: no force is needed
+    if (stop) stop(new KeyboardInterrupt())
+    else settle(number, new KeyboardInterrupt())
+})
+process.on("uncaughtException", (e) => console.error("Uncaught", e))
+process.on("unhandledRejection", (e) => console.error("Uncaught (in promise)", e))
+
+// ---- in ----
+let pending = Buffer.alloc(0)
+// Not a chain of promises: what was queued when a cell is stopped the hard way is lost, and the chain with it.
+const waiting = []
+function next() {
+    if (!active && waiting.length) run(...waiting.shift())
+}
+function takeRequest() {
+    const end = pending.indexOf(10)
+    if (end < 0) return false
+    const [, size, count] = pending.subarray(0, end).toString().split(" ").map(Number)
+    let at = end + 1
+    if (pending.length < at + size) return false
+    const code = pending.subarray(at, at + size).toString()
+    at += size
+    const env = {}
+    for (let i = 0; i < count; i++) {
+        const nl = pending.indexOf(10, at)
+        if (nl < 0) return false
+        const n = Number(pending.subarray(at, nl))
+        if (pending.length < nl + 1 + n) return false
+        const kv = pending.subarray(nl + 1, nl + 1 + n).toString()
+        env[kv.slice(0, kv.indexOf("="))] = kv.slice(kv.indexOf("=") + 1)
+        at = nl + 1 + n
+    }
+    pending = pending.subarray(at)
+    waiting.push([code, env])
+    return true
+}
+new net.Socket({ fd: 3, readable: true, writable: false }).on("data", (b) => {
+    pending = Buffer.concat([pending, b])
+    while (takeRequest());
+    next()
+}).on("close", () => process.exit(0))
+
+// Code that does not give the loop a turn after an await hears no signal: somebody else has to stop it.
+new Worker(`
+    const fs = require("fs"), inspector = require("inspector"), { workerData: busy } = require("worker_threads")
+    const b = Buffer.alloc(1), clock = new Int32Array(new SharedArrayBuffer(4))
+    while (fs.readSync(5, b, 0, 1, null)) {
+        const cell = Atomics.load(busy, 0)
+        Atomics.wait(clock, 0, 0, 1500)
+        if (!cell || Atomics.load(busy, 0) !== cell) continue
+        const session = new inspector.Session()
+        session.connectToMainThread()
+        session.post("Runtime.terminateExecution", () => {})
+        session.disconnect()
+    }`, { eval: true, workerData: busy, execArgv: [], stdout: true, stderr: true }).unref()
+
+writeAll(Buffer.from(`ready ${process.version}\n`))
