@@ -4,16 +4,12 @@
  * is named by a hash over their text, so versions never mix. Main loop only. */
 #pragma once
 #include "base/err.h"
-#include "base/str.h"
+#include "core/language.h"
 #include <stdbool.h>
 #include <stddef.h>
 
 struct core;
 struct sandbox;
-
-enum language { LANG_PYTHON, LANG_JAVASCRIPT, LANG_TYPESCRIPT, LANG_BASH, LANG_R, LANG_JAVA, LANG_COUNT };
-const char *language_name(enum language l);
-int language_parse(struct str s, enum language *ret); /* any case, spaces around it, and js, ts, py, sh; -1 unknown */
 
 int kernels_load(struct core *c, struct err *e); /* blocking, at start */
 void kernels_free(struct core *c);

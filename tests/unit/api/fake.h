@@ -5,6 +5,7 @@
 #include "api/api.h"
 #include "base/clock.h"
 #include "core/auth.h"
+#include "core/context.h"
 #include "core/core.h"
 #include "core/event.h"
 #include "core/exec.h"
@@ -526,6 +527,62 @@ static inline void fake_tunnel_done(const struct err *e)
     loop_defer(t->loop, free, t);
 }
 
+/* context.h */
+struct eval { struct eval_ops ops; void *arg; };
+static struct {
+    struct eval *v;
+    char context[64], id[64], cwd[64], verb[16];
+    enum language language;
+    struct buf code, env;
+    uint64_t timeout_ms;
+    size_t max_output;
+    unsigned cancels, holds;
+    bool held;
+    context_cb *cb;
+    void (*list_cb)(void *, const struct err *, const struct context_info *, size_t);
+    void *arg;
+} E;
+const char *eval_how_name(enum eval_how h) { return h == EVAL_OK ? "ok" : h == EVAL_ERROR ? "error" : h == EVAL_TIMEOUT ? "timeout" : "lost"; }
+struct eval *eval_start(struct sandbox *sb, const struct eval_spec *s, const struct eval_ops *ops, void *arg, struct err *e)
+{
+    (void)sb;
+    if (fake_refuses(e))
+        return NULL;
+    E.v = xcalloc(1, sizeof *E.v);
+    *E.v = (struct eval){*ops, arg};
+    snprintf(E.context, sizeof E.context, "%s", s->context ? s->context : "-");
+    E.language = s->language, E.timeout_ms = s->timeout_ms, E.max_output = s->max_output;
+    E.code.n = E.env.n = 0;
+    buf_put(&E.code, s->code.p, s->code.n);
+    buf_puts(&E.env, s->env && s->env->n ? s->env->at[0].v : "-");
+    return E.v;
+}
+void eval_hold(struct eval *v, bool hold) { CHECK(v == E.v); E.held = hold; E.holds += hold; }
+void eval_cancel(struct eval *v) { CHECK(v == E.v); E.cancels++; E.v = NULL; free(v); }
+static inline int fake_context(const char *verb, const char *id, context_cb *cb, void *arg, struct err *e)
+{
+    snprintf(E.verb, sizeof E.verb, "%s", verb), snprintf(E.id, sizeof E.id, "%s", id);
+    E.cb = cb, E.arg = arg;
+    return fake_refuses(e) ? -1 : 0;
+}
+int context_create(struct sandbox *sb, const struct context_spec *s, context_cb *cb, void *arg, struct err *e)
+{
+    (void)sb;
+    E.language = s->language;
+    snprintf(E.cwd, sizeof E.cwd, "%s", s->cwd ? s->cwd : "-");
+    return fake_context("create", "", cb, arg, e);
+}
+int context_get(struct sandbox *sb, const char *id, context_cb *cb, void *arg, struct err *e) { (void)sb; return fake_context("get", id, cb, arg, e); }
+int context_restart(struct sandbox *sb, const char *id, context_cb *cb, void *arg, struct err *e) { (void)sb; return fake_context("restart", id, cb, arg, e); }
+int context_interrupt(struct sandbox *sb, const char *id, context_cb *cb, void *arg, struct err *e) { (void)sb; return fake_context("interrupt", id, cb, arg, e); }
+int context_remove(struct sandbox *sb, const char *id, context_cb *cb, void *arg, struct err *e) { (void)sb; return fake_context("remove", id, cb, arg, e); }
+int context_list(struct sandbox *sb, void (*cb)(void *, const struct err *, const struct context_info *, size_t), void *arg, struct err *e)
+{
+    (void)sb;
+    E.list_cb = cb, E.arg = arg;
+    return fake_refuses(e) ? -1 : 0;
+}
+
 /* ---- the server, turned by hand ---- */
 struct fx { struct core core; struct jobs *jobs; struct api *api; struct http_server *srv; int fd, port; struct buf in; };
 
@@ -674,11 +731,11 @@ static inline void fx_free(struct fx *x) /* nothing may be left behind: the leak
     api_free(x->api);
     loop_free(x->core.loop);
     buf_free(&x->in);
-    buf_free(&T.sent);
+    buf_free(&T.sent), buf_free(&E.code), buf_free(&E.env);
     kv_free(&x->core.sb.options);
     struct buf *all[] = {&F.argv, &F.env, &F.input, &F.cwd, &F.tag, &F.user, &F.pieces, &F.path, &F.recipe, &F.upload, &F.create.name, &F.create.metadata};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         buf_free(all[i]);
-    CHECK(!F.x && !F.rd && !F.wr && !F.watch && !F.build);
+    CHECK(!F.x && !F.rd && !F.wr && !F.watch && !F.build && !E.v);
     free(x);
 }
