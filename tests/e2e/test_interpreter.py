@@ -1,5 +1,5 @@
 """Code contexts on template base: Python without IPython, JavaScript, Bash. What needs numpy, R or a JVM is in
-test_notebook.py."""
+test_notebook.py. What happens inside a kernel is the same in both tiers: those tests run in one."""
 import json
 import time
 
@@ -29,7 +29,7 @@ def a_cell_has_a_value_output_and_a_number(t):
     equal(main_text(box.eval("import os; os.getcwd(), os.getuid()")), "('/home/user', 1000)")
 
 
-@tiers("vm", "container")
+@tiers("container")
 def errors_have_name_value_and_the_lines_of_the_cell(t):
     box = t.box()
     r = box.eval("def f(n):\n    return 1 / n\n\nf(0)")
@@ -41,7 +41,7 @@ def errors_have_name_value_and_the_lines_of_the_cell(t):
     equal(main_text(box.eval("f(4)")), "0.25")
 
 
-@tiers("vm", "container")
+@tiers("container")
 def python_as_in_a_notebook(t):
     box = t.box()
     equal(box.eval("!echo one; pwd")["stdout"], "one\n/home/user\n")
@@ -80,7 +80,7 @@ def javascript_as_in_a_notebook(t):
     true("code-interpreter" in r["error"]["value"], r)
 
 
-@tiers("vm", "container")
+@tiers("container")
 def bash_keeps_its_state(t):
     box = t.box()
     sh = lambda code, **m: box.eval(code, language="bash", **m)
@@ -126,7 +126,7 @@ def contexts_are_apart(t):
     equal(main_text(box.eval("x", context=before[0]["id"])), "1", "a default context has an id too")
 
 
-@tiers("vm", "container")
+@tiers("container")
 def the_environment_of_one_cell(t):
     box = t.box(env={"A": "sandbox"})
     get = "import os; os.environ.get('A'), os.environ.get('B')"
@@ -135,7 +135,7 @@ def the_environment_of_one_cell(t):
     equal(main_text(box.eval(get)), "('sandbox', None)")
 
 
-@tiers("vm", "container")
+@tiers("container")
 def a_stream_comes_as_it_is_printed(t):
     box = t.box()
     box.eval("1")
@@ -168,6 +168,7 @@ def interrupted(t, box, language, code):
 
 
 @tiers("vm", "container")
+@timeout(180)
 def an_interrupt_keeps_the_state(t):
     box = t.box()
     for language in LOOPS:
@@ -209,7 +210,7 @@ def a_client_that_leaves_interrupts_its_cell(t):
     equal(main_text(box.eval("x", deadline=20)), "1")
 
 
-@tiers("vm", "container")
+@tiers("container")
 def cells_of_one_context_wait_for_each_other(t):
     box = t.box()
     box.eval("order = []")
@@ -228,7 +229,7 @@ def cells_of_one_context_wait_for_each_other(t):
     equal(sorted(order), [0, 0, 1, 1, 2, 2])
 
 
-@tiers("vm", "container")
+@tiers("container")
 def too_much_output_is_cut_and_said(t):
     box = t.box()
     r = box.eval("print('x' * 300000)\n7", max_output=1000)
@@ -239,7 +240,7 @@ def too_much_output_is_cut_and_said(t):
     equal(main_text(box.eval("1")), "1")
 
 
-@tiers("vm", "container")
+@tiers("container")
 def strange_output_is_no_problem(t):
     box = t.box()
     r = box.eval("import os\nos.write(1, b'\\xff\\xfe ok\\n')\nprint('nul\\0 \\ud800 \\u2028 é')")

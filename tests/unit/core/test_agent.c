@@ -248,6 +248,8 @@ TEST(agent, takes_no_more_than_it_granted)
     CHECK(w.broken && w.done && w.data.n == 8);
     CHECK_INT(w.why.code, E_GUEST);
     CHECK_STR(w.why.msg, "the sandbox's agent sent more than it was granted");
+    teardown(&w);
+}
 TEST(agent, a_command_takes_its_first_input_without_a_grant)
 {
     static char first[CREDIT_INITIAL + 1];
