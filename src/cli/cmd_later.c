@@ -2,6 +2,7 @@
  * call and shows the answer, or the server's own refusal. Nothing is faked. */
 #include "base/cleanup.h"
 #include "cli/cmds.h"
+#include "cli/eval.h"
 #include "cli/out.h"
 #include "cli/sandbox.h"
 #include <stdio.h>
@@ -110,11 +111,13 @@ static int exec_eval(struct cli *x, struct args *a)
     jw_kv_str(&w, "code", code);
     jw_kv_str(&w, "language", args_str(a, "language", "python"));
     jw_end(&w);
+    if (!in)
+        eval_template(x, a);
     if (!in && sandbox_create(x, a, -1, true, &sb))
         return cli_fail(x);
     const char *id = in ? in : jget_str(sb, "id", "");
     auto_free char *t = url("/v1/sandboxes/{}/eval", id);
-    int rc = post_shown(x, "POST", t, &b);
+    int rc = args_flag(a, "json") ? post_shown(x, "POST", t, &b) : eval_show(x, a, id, args_str(a, "language", NULL), code);
     if (!in)
         sandbox_kill_quiet(x, id);
     return rc;
@@ -145,7 +148,8 @@ static const struct opt snap_opts[] = {{"name", 'n', 's', "NAME", "a name for it
 static const struct opt json_opts[] = {OPT_JSON, OPT_END}; /* these answers are JSON already; the option is accepted for scripts */
 static const struct opt eval_opts[] = {{"language", 'l', 's', "LANG", "python, js, ts, bash, r or java (python)", "python js ts bash r java"},
                                        {"in", 0, 's', "ID", "in this sandbox instead of a fresh one", "@id"},
-                                       {"template", 't', 's', "NAME", "what a fresh one starts from (base)", "@template"},
+                                       {"template", 't', 's', "NAME", "what a fresh one starts from (code-interpreter if it is built, else base)", "@template"},
+                                       EVAL_OPTS,
                                        OPT_JSON,
                                        OPT_END};
 const struct cmd cmd_pause = {.name = "pause", .usage = "ID", .help = "pause a sandbox", .opts = json_opts, ONE_ID, .exec = exec_pause};

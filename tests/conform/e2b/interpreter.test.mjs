@@ -1,0 +1,132 @@
+// The real @e2b/code-interpreter. On template base everywhere; what needs numpy, R, a JVM or a TypeScript compiler only
+// where template code-interpreter is built.
+import assert from 'node:assert/strict'
+import { after, before, describe, it } from 'node:test'
+import { NotFoundError, TimeoutError } from 'e2b'
+import { Sandbox } from '@e2b/code-interpreter'
+
+const metadata = process.env.HUTCH_TIER ? { 'hutch.isolation': process.env.HUTCH_TIER } : {}
+const wait = (ms) => new Promise((r) => setTimeout(r, ms))
+const slow = { timeout: 240_000 }
+const long = { requestTimeoutMs: 180_000, timeoutMs: 180_000 }
+const create = (template, more = {}) => Sandbox.create(template, { metadata, timeoutMs: 600_000, requestTimeoutMs: 180_000, ...more })
+
+describe('code interpreter on base', slow, () => {
+  let sbx
+  before(async () => { sbx = await create('base', { envs: { FROM_SANDBOX: 'yes' } }) }, slow)
+  after(async () => { await sbx?.kill() })
+  const run = (code, o = {}) => sbx.runCode(code, { ...long, ...o })
+
+  it('runs a cell and keeps its state', slow, async () => {
+    assert.equal((await run('x = 1; x')).text, '1')
+    const r = await run('x + 1')
+    assert.equal(r.text, '2')
+    assert.equal(r.executionCount, 2)
+    assert.deepEqual(r.results[0].extra, {})
+    assert.equal((await run("'bar'")).text, 'bar')
+  })
+  it('streams to callbacks, one call a print', slow, async () => {
+    const out = [], err = [], results = [], errors = []
+    const r = await run('import sys\nprint("héllo\\u2028")\nprint("e", file=sys.stderr)\nx', {
+      onStdout: (m) => out.push(m), onStderr: (m) => err.push(m), onResult: (m) => results.push(m), onError: (m) => errors.push(m) })
+    assert.deepEqual(r.logs.stdout, ['héllo\u2028\n'])
+    assert.deepEqual(r.logs.stderr, ['e\n'])
+    assert.deepEqual([out.length, err.length, results.length, errors.length], [1, 1, 1, 0])
+    assert.ok(out[0].timestamp)
+    const e = await run('xyz', { onError: (m) => errors.push(m) })
+    assert.equal(errors.length, 1)
+    assert.deepEqual([e.error.name, e.error.value], ['NameError', "name 'xyz' is not defined"])
+  })
+  it('takes indented code, shell lines and environment variables', slow, async () => {
+    assert.equal((await run('    y = 1\n    y + 1')).text, '2')
+    assert.equal((await run('!pwd')).logs.stdout.join('').trim(), '/home/user')
+    assert.equal((await run("import os; os.getenv('FROM_SANDBOX')")).text, 'yes')
+    assert.equal((await run("os.getenv('FROM_SANDBOX')", { envs: { FROM_SANDBOX: 'no' } })).text, 'no')
+    assert.equal((await run("os.getenv('FROM_SANDBOX')")).text, 'yes')
+    assert.deepEqual((await run("{'a': [1, 2]}")).results[0].json, { a: [1, 2] })
+  })
+  it('has contexts', slow, async () => {
+    const before = await sbx.listCodeContexts()
+    assert.ok(['python', 'javascript'].every((l) => before.some((c) => c.language === l)))
+    const ctx = await sbx.createCodeContext({ cwd: '/tmp', ...long })
+    assert.deepEqual([ctx.language, ctx.cwd], ['python', '/tmp'])
+    assert.equal((await sbx.listCodeContexts()).at(-1).id, ctx.id)
+    assert.equal((await run('import os; os.getcwd()', { context: ctx })).text, '/tmp')
+    assert.equal((await run('x', { context: ctx })).error.value, "name 'x' is not defined")
+    await run('mine = 1', { context: ctx })
+    await sbx.restartCodeContext(ctx, long)
+    assert.equal((await run('mine', { context: ctx })).error.name, 'NameError')
+    await sbx.removeCodeContext(ctx)
+    assert.ok(!(await sbx.listCodeContexts()).some((c) => c.id === ctx.id))
+    await assert.rejects(run('1', { context: ctx }), NotFoundError)
+  })
+  it('speaks javascript and bash', slow, async () => {
+    assert.deepEqual((await run('console.log("Hello World!")', { language: 'js' })).logs.stdout, ['Hello World!\n'])
+    assert.equal((await run('async function main() { return "hi" }\nawait main()', { language: 'javascript' })).text, 'hi')
+    assert.equal((await run('const z = 1', { language: 'js' })).error, undefined)
+    assert.equal((await run('z', { language: 'js' })).text, '1')
+    assert.equal((await run('process.cwd()', { language: 'js' })).text, '/home/user')
+    assert.deepEqual((await run('echo $FOO', { language: 'bash', envs: { FOO: 'bar' } })).logs.stdout, ['bar\n'])
+    assert.deepEqual((await run('echo ${FOO:-default}', { language: 'bash' })).logs.stdout, ['default\n'])
+  })
+  it('interrupts what a client left behind', slow, async () => {
+    await assert.rejects(sbx.runCode('import time; time.sleep(1000)', { timeoutMs: 2000 }))
+    assert.equal((await run('x', { timeoutMs: 60_000 })).text, '1')
+  })
+  it('is there for another client', slow, async () => {
+    const again = await Sandbox.connect(sbx.sandboxId)
+    assert.equal((await again.runCode('x', long)).text, '1')
+  })
+  it('says so when the sandbox is killed under a cell', slow, async () => {
+    const other = await create('base')
+    const cell = assert.rejects(other.runCode('import time; time.sleep(1000)', long), TimeoutError)
+    await wait(2000)
+    await other.kill()
+    await cell
+  })
+})
+
+const full = process.env.HUTCH_CODE_INTERPRETER === '1'
+describe('template code-interpreter', { ...slow, skip: full ? false : 'HUTCH_CODE_INTERPRETER=1 asks for it' }, () => {
+  let sbx
+  before(async () => { sbx = await create('code-interpreter-v1', { envs: { TEST_ENV_VAR: 'supertest' } }) }, slow)
+  after(async () => { await sbx?.kill() })
+  const run = (code, o = {}) => sbx.runCode(code, { ...long, ...o })
+  const chart = async (code) => (await run('import matplotlib.pyplot as plt\n' + code + '\nplt.show()')).results[0]
+
+  it('shows figures with their data', slow, async () => {
+    const line = await chart("plt.plot([1, 2], [3, 4], label='a'); plt.xlabel('Time (s)'); plt.title('T')")
+    assert.ok(line.png.startsWith('iVBOR') && line.text.startsWith('<Figure size'))
+    assert.deepEqual([line.chart.type, line.chart.title, line.chart.x_unit, line.chart.elements[0].label], ['line', 'T', 's', 'a'])
+    assert.deepEqual(line.chart.elements[0].points, [[1, 3], [2, 4]])
+    const bar = (await chart("plt.bar(['A', 'B'], [100, 200])")).chart
+    assert.deepEqual(bar.elements.map((e) => [e.label, e.value]), [['A', 100], ['B', 200]])
+    assert.equal((await chart('plt.scatter([1], [2])')).chart.type, 'scatter')
+    const pie = (await chart("plt.pie([90, 10], labels=['No', 'Yes'])")).chart
+    assert.deepEqual(pie.elements[0], { label: 'No', angle: 324, radius: 1 })
+    const box = (await chart("plt.boxplot([[95, 89, 76, 91, 84, 87]], labels=['B'], patch_artist=True)")).chart
+    assert.deepEqual(box.elements, [{ label: 'B', min: 84, first_quartile: 84.75, median: 88, third_quartile: 90.5, max: 95, outliers: [76] }])
+    const two = (await chart("fig, a = plt.subplots(1, 2); fig.suptitle('S'); a[0].plot([1, 2]); a[1].scatter([1], [2])")).chart
+    assert.deepEqual([two.type, two.title, two.elements.map((e) => e.type)], ['superchart', 'S', ['line', 'scatter']])
+  })
+  it('shows tables and images', slow, async () => {
+    const df = (await run('import pandas as pd\npd.DataFrame({"a": [1, 2, 3]})')).results[0]
+    assert.deepEqual(df.data, { a: [1, 2, 3] })
+    assert.ok(df.html.includes('<table') && df.text.includes('a'))
+    const r = await run('import numpy\nfrom PIL import Image\nim = Image.fromarray(numpy.zeros((4, 4, 3), "uint8"))\nim.show()\nim.save("/tmp/x.png")\nim')
+    assert.ok(r.results.length === 3 && r.results.every((x) => x.png))
+    const latex = await run("from IPython.display import display\ndisplay({'text/latex': r'\\text{x}'}, raw=True)")
+    assert.deepEqual(latex.results[0].formats(), ['latex'])
+  })
+  it('speaks all six languages', slow, async () => {
+    assert.equal((await run('function f(x: number): number { return x - 2 }\nf(1)', { language: 'ts' })).text, '-1')
+    assert.deepEqual((await run('print("Hello, World!")', { language: 'r' })).logs.stdout, ['[1] "Hello, World!"\n'])
+    assert.equal((await run('Sys.getenv("TEST_ENV_VAR")', { language: 'r' })).results[0].text.trim(), '[1] "supertest"')
+    assert.equal((await run('getwd()', { language: 'r' })).results[0].text, '[1] "/home/user"')
+    assert.equal((await run('System.out.println("Hello, World!")', { language: 'java' })).logs.stdout[0], 'Hello, World!')
+    assert.equal((await run('System.getProperty("TEST_ENV_VAR")', { language: 'java' })).text, 'supertest')
+    assert.equal((await run('System.getProperty("FOO")', { language: 'java', envs: { FOO: 'bar' } })).text, 'bar')
+    assert.equal((await run('System.getProperty("FOO", "default")', { language: 'java' })).text, 'default')
+    assert.equal((await run('System.getProperty("user.dir")', { language: 'java' })).text, '/home/user')
+  })
+})
