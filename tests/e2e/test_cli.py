@@ -3,6 +3,7 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 import time
 
 import daemon as _daemon
@@ -230,3 +231,24 @@ def up_and_down(t):
     equal(out.returncode, 0, out.stderr)
     t.note(f"started on demand in {time.monotonic() - t0:.1f} s")
     equal(json.loads(out.stdout), [])
+
+
+@tiers("container")
+def eval_shows_what_comes(t):
+    box = t.box()
+    png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+    with tempfile.TemporaryDirectory() as d:
+        p = hutch(t, "eval", "--in", box.id, "--save", d, f"print('out')\ndisplay({{'image/png': '{png}'}}, raw=True)\n[1, 'two\x1b']")
+        equal((p.returncode, p.stdout.decode()), (0, "out\n[1, 'two\\x1b']\n"))
+        true(open(os.path.join(d, "eval-1.png"), "rb").read().startswith(b"\x89PNG"), "the picture is saved")
+    p = hutch(t, "eval", "--in", box.id, "1/0")
+    equal((p.returncode, p.stdout), (1, b""))
+    true(b"ZeroDivisionError" in p.stderr, p.stderr)
+    p = hutch(t, "eval", "--in", box.id, "-l", "bash", "-", stdin=b"echo $((6 * 7)); exit 3")
+    equal((p.returncode, p.stdout), (1, b"42\n"))
+    p = hutch(t, "eval", "--in", box.id, "--json", "6 * 7")
+    equal(json.loads(p.stdout)["results"][0]["data"]["text/plain"], "42")
+    before = len(t.c.sandboxes())
+    p = hutch(t, "eval", "-t", "base", "6 * 7")
+    equal((p.returncode, p.stdout), (0, b"42\n"))
+    equal(len(t.c.sandboxes()), before, "a fresh sandbox does not stay")
