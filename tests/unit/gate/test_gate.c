@@ -1,4 +1,5 @@
 /* The whole gate: the real process, a sandbox's namespace, a small internet. */
+#include "gate/log.h"
 #include "world.h"
 
 static char out[1 << 20];
@@ -127,7 +128,7 @@ static int go3(void *arg)
     (void)arg;
     char ip[IP_TEXT];
     CHECK_INT(ask_dns("1.1.1.1", "api.example.org", DNS_A, ip), 1);
-    int n = tls_get(ip, 443, site_pem, "api.example.org", "GET /close HTTP/1.1\r\nHost: api.example.org\r\n\r\n", out, sizeof out);
+    int n = tls_get(ip, 443, site_pem, "api.example.org", "GET /close HTTP/1.1\r\nHost: api.example.org\r\nConnection: close\r\n\r\n", out, sizeof out);
     if (n <= 0)
         printf("# %s\n", out);
     CHECK(strstr(out, "200 OK"));
@@ -197,6 +198,380 @@ TEST(gate, open_mode_lets_the_public_internet_and_nothing_else)
     world_open("{\"mode\":\"open\"}");
     CHECK_INT(inside(go4, NULL), 0);
     CHECK(find(GATE_K_OPEN, NULL));
+    world_close();
+}
+
+/* ---- secrets ------------------------------------------------------------------------------------------------------------- */
+
+#define SECRET "s3cr3t-value-0123456789"
+static const char inject_policy[] =
+    "{\"allow\":[\"api.example.org\"],\"inject\":[{\"domain\":\"api.example.org\",\"secret\":\"key\",\"header\":\"Authorization\",\"format\":\"Bearer {secret}\"},"
+    "{\"domain\":\"api.example.org\",\"secret\":\"key2\",\"placeholder\":\"PLACEHOLDER-1\"}]}";
+
+static void set_secret(const char *id, const char *value, uint64_t calls)
+{
+    struct gate_budget b = {.calls_max = calls};
+    gate_secret(W.client, id, str_of(value), &b, on_done, NULL);
+    done();
+    CHECK_INT(W.err.code, 0);
+}
+static int go_inject(void *arg)
+{
+    (void)arg;
+    char ip[IP_TEXT];
+    CHECK_INT(ask_dns("1.1.1.1", "api.example.org", DNS_A, ip), 1);
+    /* not with the site's own certificate: the gate speaks for it */
+    CHECK(tls_get(ip, 443, site_pem, "api.example.org", "x", out, sizeof out) < 0);
+    int n = tls_get(ip, 443, box_pem, "api.example.org",
+                    "GET /close?q=PLACEHOLDER-1 HTTP/1.1\r\nHost: api.example.org\r\nAuthorization: Bearer mine\r\nauthorization: twice\r\nX-Other: PLACEHOLDER-1\r\n"
+                    "Connection: authorization, close\r\nAccept-Encoding: gzip\r\n\r\n", out, sizeof out);
+    if (n <= 0)
+        printf("# %s\n", out);
+    CHECK(n > 0 && strstr(out, "200 OK"));
+    /* the site echoes what it got: our value went in (as stars it comes back), the guest's did not, nothing leaks */
+    CHECK(strstr(out, "authorization: Bearer ***********************\r\n"));
+    CHECK(!strstr(out, SECRET) && !strstr(out, "mine") && !strstr(out, "twice") && !strstr(out, "PLACEHOLDER") && !strstr(out, "another-secret"));
+    CHECK(strstr(out, "X-Other: **************") && strstr(out, "Accept-Encoding: identity"));
+    /* chunked and endless answers are cleaned too */
+    n = tls_get(ip, 443, box_pem, "api.example.org", "GET /chunked HTTP/1.1\r\nHost: api.example.org\r\nConnection: close\r\n\r\n", out, sizeof out);
+    CHECK(n > 0 && strstr(out, "Bearer *****") && !strstr(out, SECRET));
+    n = tls_get(ip, 443, box_pem, "api.example.org", "GET /eof HTTP/1.1\r\nHost: api.example.org\r\nConnection: close\r\n\r\n", out, sizeof out);
+    CHECK(n > 0 && strstr(out, "Bearer *****") && !strstr(out, SECRET));
+    /* a request with a body, both framings */
+    n = tls_get(ip, 443, box_pem, "api.example.org", "POST /close HTTP/1.1\r\nHost: api.example.org\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello", out, sizeof out);
+    CHECK(n > 0 && strstr(out, "hello") && strstr(out, "Content-Length: 5"));
+    n = tls_get(ip, 443, box_pem, "api.example.org", "POST /close HTTP/1.1\r\nHost: api.example.org\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", out, sizeof out);
+    CHECK(n > 0 && strstr(out, "5\r\nhello\r\n0"));
+    /* Host that is not the name of the certificate; TRACE */
+    n = tls_get(ip, 443, box_pem, "api.example.org", "GET / HTTP/1.1\r\nHost: evil.example.net\r\n\r\n", out, sizeof out);
+    CHECK(n > 0 && strstr(out, "403") && strstr(out, "not the TLS server name"));
+    n = tls_get(ip, 443, box_pem, "api.example.org", "TRACE / HTTP/1.1\r\nHost: api.example.org\r\n\r\n", out, sizeof out);
+    CHECK(n > 0 && strstr(out, "403"));
+    return 0;
+}
+TEST(gate, secrets_are_put_in_for_their_host_and_hidden_on_the_way_back)
+{
+    world_open(inject_policy);
+    pems();
+    set_secret("key", SECRET, 0), set_secret("key2", "another-secret", 0);
+    CHECK_INT(inside(go_inject, NULL), 0);
+    const struct seen *s = find(GATE_K_HTTP, "api.example.org");
+    CHECK(s && s->secret[0]);
+    world_close();
+}
+
+static int go_budget(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 3; i++) {
+        int n = tls_get("198.51.100.11", 443, box_pem, "api.example.org", "GET /close HTTP/1.1\r\nHost: api.example.org\r\nConnection: close\r\n\r\n", out, sizeof out);
+        CHECK(n > 0);
+        CHECK(strstr(out, i < 2 ? "200 OK" : "403"));
+    }
+    CHECK(strstr(out, "budget"));
+    return 0;
+}
+static int go_no_secret(void *arg)
+{
+    (void)arg;
+    int n = tls_get("198.51.100.11", 443, box_pem, "api.example.org", "GET /close HTTP/1.1\r\nHost: api.example.org\r\nConnection: close\r\n\r\n", out, sizeof out);
+    CHECK(n > 0 && strstr(out, "403") && strstr(out, "not set"));
+    return 0;
+}
+TEST(gate, a_secret_has_a_budget_and_a_missing_one_sends_nothing)
+{
+    world_open("{\"allow\":[\"api.example.org\"],\"inject\":[{\"domain\":\"api.example.org\",\"secret\":\"key\",\"header\":\"x-key\"}]}");
+    pems();
+    CHECK_INT(inside(go_no_secret, NULL), 0);
+    set_secret("key", SECRET, 2);
+    CHECK_INT(inside(go_budget, NULL), 0);
+    world_close();
+}
+
+/* ---- requests by method and path ------------------------------------------------------------------------------------------ */
+
+static int go_l7(void *arg)
+{
+    (void)arg;
+    int n = tls_get("198.51.100.11", 443, box_pem, "api.example.org", "GET /v1/close HTTP/1.1\r\nHost: api.example.org\r\nConnection: close\r\n\r\n", out, sizeof out);
+    CHECK(n > 0 && strstr(out, "200 OK"));
+    n = tls_get("198.51.100.11", 443, box_pem, "api.example.org", "POST /v1/a HTTP/1.1\r\nHost: api.example.org\r\nContent-Length: 0\r\n\r\n", out, sizeof out);
+    CHECK(n > 0 && strstr(out, "403"));
+    n = tls_get("198.51.100.11", 443, box_pem, "api.example.org", "GET /v1/../admin HTTP/1.1\r\nHost: api.example.org\r\n\r\n", out, sizeof out);
+    CHECK(n > 0 && strstr(out, "403"));
+    return 0;
+}
+TEST(gate, rules_about_requests_hold_inside_tls)
+{
+    world_open("{\"allow\":[{\"domain\":\"api.example.org\",\"methods\":[\"GET\"],\"paths\":[\"/v1/\"]}]}");
+    pems();
+    CHECK_INT(inside(go_l7, NULL), 0);
+    const struct seen *s = find(GATE_K_DENY, "api.example.org");
+    CHECK(s);
+    CHECK_STR(s->method, "GET");
+    CHECK_STR(s->path, "/v1/../admin");
+    world_close();
+}
+
+/* ---- the proxy port --------------------------------------------------------------------------------------------------------- */
+
+static int through_proxy(const char *request, const char *then, char *to, size_t cap)
+{
+    int fd = dial("127.0.0.1", 3128);
+    CHECK(fd >= 0 && fd_write_all(fd, request, strlen(request)));
+    if (then) {
+        size_t have = 0;
+        while (!strstr(to, "\r\n\r\n") || !have) {
+            ssize_t n = read(fd, to + have, 1);
+            if (n <= 0)
+                break;
+            have += (size_t)n;
+            to[have] = 0;
+        }
+        if (!strncmp(to, "HTTP/1.1 200", 12)) {
+            CHECK(fd_write_all(fd, then, strlen(then)));
+            ssize_t n = slurp(fd, to, cap);
+            close(fd);
+            return (int)n;
+        }
+    }
+    size_t at = then ? strlen(to) : 0;
+    ssize_t n = slurp(fd, to + at, cap - at);
+    close(fd);
+    return (int)n;
+}
+static int go_proxy(void *arg)
+{
+    (void)arg;
+    CHECK(through_proxy("GET http://web.example.org/p HTTP/1.1\r\nHost: web.example.org\r\nConnection: close\r\n\r\n", NULL, out, sizeof out) > 0);
+    CHECK(strstr(out, "200 OK") && strstr(out, "GET /p HTTP/1.1"));
+    CHECK(through_proxy("GET http://evil.example.net/ HTTP/1.1\r\nHost: evil.example.net\r\n\r\n", NULL, out, sizeof out) > 0);
+    CHECK(strstr(out, "403"));
+    CHECK(through_proxy("GET / HTTP/1.1\r\nHost: web.example.org\r\n\r\n", NULL, out, sizeof out) > 0);
+    CHECK(strstr(out, "this is a proxy"));
+    static const char *const bad[] = {"evil.example.net:443", "web.example.org:25", "198.51.100.14:80" /* not an address of the Host below */, "127.0.0.1:80", "169.254.169.254:80", "[::1]:80", "2130706433:80", "0x7f.1:80", "localhost:80"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char req[200];
+        snprintf(req, sizeof req, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", bad[i], bad[i]);
+        out[0] = 0;
+        (void)through_proxy(req, "GET / HTTP/1.1\r\nHost: web.example.org\r\nConnection: close\r\n\r\n", out, sizeof out);
+        if (!strstr(out, "403") && !strstr(out, "400"))
+            printf("# %s: %s\n", bad[i], out);
+        CHECK(strstr(out, "403") || strstr(out, "400"));
+        CHECK(!strstr(out, "200 OK"));
+    }
+    out[0] = 0;
+    CHECK(through_proxy("CONNECT web.example.org:80 HTTP/1.1\r\nHost: web.example.org:80\r\n\r\n", "GET /t HTTP/1.1\r\nHost: web.example.org\r\nConnection: close\r\n\r\n", out, sizeof out) > 0);
+    CHECK(strstr(out, "GET /t HTTP/1.1"));
+    out[0] = 0; /* another host inside the tunnel */
+    CHECK(through_proxy("CONNECT web.example.org:80 HTTP/1.1\r\nHost: web.example.org:80\r\n\r\n", "GET / HTTP/1.1\r\nHost: evil.example.net\r\n\r\n", out, sizeof out) > 0);
+    CHECK(strstr(out, "403"));
+    return 0;
+}
+TEST(gate, the_proxy_port_obeys_the_same_policy)
+{
+    world_open("{\"allow\":[\"web.example.org\"]}");
+    CHECK_INT(inside(go_proxy, NULL), 0);
+    CHECK(find(GATE_K_DENY, "evil.example.net"));
+    world_close();
+}
+
+/* ---- changes, limits, restarts ------------------------------------------------------------------------------------------------ */
+
+static int go_hold(void *arg)
+{
+    int *p = arg, a = dial("198.51.100.12", 7), b = dial("198.51.100.13", 22);
+    char x[32];
+    CHECK(a >= 0 && b >= 0 && fd_write_all(a, "hi", 2) && fd_read_all(a, x, 2) == 2 && fd_read_all(b, x, 14) == 14);
+    CHECK(write(p[1], "x", 1) == 1); /* both are up: change the policy */
+    ssize_t n = read(a, x, 1);
+    CHECK(n < 0 && errno == ECONNRESET); /* cut */
+    CHECK(fd_write_all(b, "yo", 2) && fd_read_all(b, x, 2) == 2); /* still allowed */
+    return 0;
+}
+static pid_t hold_pid;
+static void hold(int pipefd[2])
+{
+    char x;
+    CHECK(!pipe2(pipefd, O_CLOEXEC));
+    hold_pid = fork();
+    if (!hold_pid) {
+        alarm(30);
+        enter(W.box_ns);
+        _exit(go_hold(pipefd));
+    }
+    fcntl(pipefd[0], F_SETFL, O_NONBLOCK);
+    int64_t end = clock_mono() + 20 * NS_PER_S;
+    while (read(pipefd[0], &x, 1) != 1) {
+        CHECK(clock_mono() < end);
+        loop_turn(W.loop, false);
+        usleep(500);
+    }
+}
+TEST(gate, a_live_update_cuts_what_is_denied_now_and_nothing_else)
+{
+    int p[2], st;
+    world_open("{\"mode\":\"open\"}");
+    hold(p);
+    CHECK(!box_add("{\"mode\":\"open\"}", NULL, false)); /* the same again cuts nothing */
+    CHECK_INT(W.cut, 0);
+    struct gate_box b = {.box = BOX, .policy = S("{\"allow\":[\"198.51.100.13:22\"]}")};
+    gate_policy(W.client, &b, on_done, NULL);
+    done();
+    CHECK_INT(W.err.code, 0);
+    CHECK_INT(W.cut, 1);
+    CHECK(waitpid(hold_pid, &st, 0) == hold_pid && !st);
+    const struct seen *s = find(GATE_K_CUT, NULL);
+    CHECK(s && s->port == 7);
+    world_close();
+}
+
+static int go_after(void *arg)
+{
+    (void)arg;
+    CHECK(http_get("198.51.100.10", 80, "GET / HTTP/1.1\r\nHost: web.example.org\r\nConnection: close\r\n\r\n", out, sizeof out) > 0);
+    CHECK(strstr(out, "200 OK")); /* known only from before the restart: looked up again */
+    return 0;
+}
+TEST(gate, a_killed_gate_comes_back_with_its_boxes_and_its_log)
+{
+    world_open("{\"allow\":[\"web.example.org\"]}");
+    CHECK_INT(inside(go_after, NULL), 0);
+    uint64_t seq = W.seen[W.nseen - 1].seq;
+    egress_stop(SIGKILL);
+    while (W.up)
+        loop_turn(W.loop, false);
+    CHECK(box_add("{}", NULL, true) && W.err.code == E_UNAVAILABLE);
+    egress_start();
+    until(&W.up);
+    CHECK_INT(W.ups, 2);
+    CHECK(!box_add("{\"allow\":[\"web.example.org\"]}", NULL, true));
+    CHECK_INT(inside(go_after, NULL), 0);
+    CHECK(W.seen[W.nseen - 1].seq > seq);
+    char path[128];
+    snprintf(path, sizeof path, "%s/log", W.dir);
+    int d = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    uint64_t lines;
+    struct err e;
+    CHECK(!egress_log_verify(d, SBX, &lines, &e) && lines == W.seen[W.nseen - 1].seq);
+    close(d);
+    world_close();
+}
+
+static int go_limits(void *arg)
+{
+    (void)arg;
+    int a = dial("198.51.100.12", 7), b = dial("198.51.100.12", 7);
+    char x[65536];
+    CHECK(a >= 0 && fd_write_all(a, "hi", 2) && fd_read_all(a, x, 2) == 2);
+    CHECK(b >= 0 && fd_write_all(b, "hi", 2) && fd_read_all(b, x, 2) == 2);
+    int c = dial("198.51.100.12", 7); /* the third of two */
+    CHECK(c < 0 || read(c, x, 1) < 0);
+    close(b);
+    int64_t t = clock_mono();
+    size_t got = 0;
+    memset(x, 'x', sizeof x);
+    for (int i = 0; i < 4; i++) {
+        CHECK(fd_write_all(a, x, sizeof x));
+        CHECK(fd_read_all(a, x, sizeof x) == (ssize_t)sizeof x);
+        got += sizeof x;
+    }
+    CHECK_INT(got, 4 * sizeof x);
+    CHECK(clock_mono() - t > NS_PER_S / 2); /* 512 KiB at 400,000 a second with a burst of 100,000 */
+    return 0;
+}
+TEST(gate, connections_and_bandwidth_are_limited)
+{
+    world_open("{\"mode\":\"open\",\"limits\":{\"connections\":2,\"bytes_per_second\":400000}}");
+    CHECK_INT(inside(go_limits, NULL), 0);
+    const struct seen *s = find(GATE_K_DENY, NULL);
+    CHECK(s);
+    CHECK_STR(s->rule, "limit");
+    world_close();
+}
+
+static int go_ceiling(void *arg)
+{
+    (void)arg;
+    CHECK_INT(ask_dns("1.1.1.1", "web.example.org", DNS_A, NULL), 1);
+    CHECK_INT(ask_dns("1.1.1.1", "api.example.org", DNS_A, NULL), -DNS_NXDOMAIN);
+    CHECK(http_get("198.51.100.10", 80, "GET / HTTP/1.1\r\nHost: web.example.org\r\nConnection: close\r\n\r\n", out, sizeof out) > 0 && strstr(out, "200 OK"));
+    CHECK(http_get("198.51.100.10", 80, "GET / HTTP/1.1\r\nHost: evil.example.net\r\n\r\n", out, sizeof out) > 0);
+    CHECK(strstr(out, "403") && strstr(out, "operator's limit for host"));
+    return 0;
+}
+TEST(gate, a_ceiling_wins_and_says_so)
+{
+    world_open(NULL);
+    CHECK(!box_add("{\"mode\":\"open\"}", "{\"allow\":[\"web.example.org\"]}", true));
+    CHECK_INT(inside(go_ceiling, NULL), 0);
+    CHECK(box_add("{\"mode\":\"sideways\"}", NULL, false) && W.err.code == E_INVALID && strstr(W.err.msg, "mode"));
+    CHECK_INT(inside(go_ceiling, NULL), 0); /* a refused change changes nothing */
+    world_close();
+}
+
+static int go_named_tcp(void *arg)
+{
+    (void)arg;
+    char ip[IP_TEXT], x[32];
+    int fd = dial("198.51.100.13", 22); /* not resolved yet: no name, no way */
+    CHECK(fd < 0 || read(fd, x, 1) <= 0);
+    CHECK_INT(ask_dns("1.1.1.1", "git.example.org", DNS_A, ip), 1);
+    fd = dial(ip, 22);
+    CHECK(fd >= 0 && fd_read_all(fd, x, 14) == 14);
+    close(fd);
+    /* WebSocket: an upgrade goes through as bytes */
+    CHECK_INT(ask_dns("1.1.1.1", "web.example.org", DNS_A, ip), 1);
+    fd = dial(ip, 80);
+    const char *q = "GET /ws HTTP/1.1\r\nHost: web.example.org\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+    CHECK(fd_write_all(fd, q, strlen(q)));
+    size_t have = 0;
+    while (have < sizeof out && !(have > 4 && memmem(out, have, "\r\n\r\n", 4))) {
+        ssize_t n = read(fd, out + have, 1);
+        CHECK(n == 1);
+        have++;
+    }
+    CHECK(!strncmp(out, "HTTP/1.1 101", 12) && fd_write_all(fd, "frame", 5) && fd_read_all(fd, x, 5) == 5 && !memcmp(x, "frame", 5));
+    close(fd);
+    /* a server that is not there */
+    CHECK_INT(ask_dns("1.1.1.1", "down.example.org", DNS_A, ip), 1);
+    CHECK(http_get(ip, 80, "GET / HTTP/1.1\r\nHost: down.example.org\r\n\r\n", out, sizeof out) > 0);
+    CHECK(strstr(out, "502") && strstr(out, "upstream_failed"));
+    return 0;
+}
+TEST(gate, tcp_by_name_upgrades_and_absent_servers)
+{
+    world_open("{\"allow\":[{\"domain\":\"git.example.org\",\"ports\":[22],\"protocol\":\"tcp\"},\"web.example.org\",\"down.example.org\"]}");
+    enter(W.inet_ns);
+    run("ip route add unreachable 198.51.100.99/32");
+    enter(W.world_ns);
+    run("ip route add unreachable 198.51.100.99/32");
+    CHECK_INT(inside(go_named_tcp, NULL), 0);
+    world_close();
+}
+
+static int go_many(void *arg)
+{
+    enum { N = 1000 };
+    static int fd[N];
+    (void)arg;
+    char x[4];
+    for (int i = 0; i < N; i++) {
+        fd[i] = dial("198.51.100.12", 7);
+        CHECK(fd[i] >= 0);
+    }
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < N; i++)
+            CHECK(fd_write_all(fd[i], "ping", 4));
+        for (int i = 0; i < N; i++)
+            CHECK(fd_read_all(fd[i], x, 4) == 4 && !memcmp(x, "ping", 4));
+    }
+    return 0;
+}
+TEST(gate, a_thousand_connections_at_once)
+{
+    world_open("{\"mode\":\"open\"}");
+    CHECK_INT(inside(go_many, NULL), 0);
     world_close();
 }
 TEST_MAIN

@@ -42,6 +42,7 @@ static struct world {
     char dir[64];
     int box_ns, world_ns, inet_ns;
     pid_t egress;
+    int life;
     struct loop *loop;
     struct gate_client *client;
     bool up, answered;
@@ -441,6 +442,7 @@ static inline void egress_start(void)
         _exit(127);
     }
     W.egress = pid;
+    CHECK(write(W.life, &pid, sizeof pid) == (ssize_t)sizeof pid);
 }
 static inline void egress_stop(int sig)
 {
@@ -477,14 +479,6 @@ static inline int box_add(const char *policy, const char *ceiling, bool sockets)
     done();
     return W.err.code ? -1 : 0;
 }
-static inline void world_clean(void)
-{
-    if (W.egress > 0)
-        kill(W.egress, SIGKILL);
-    char cmd[100];
-    snprintf(cmd, sizeof cmd, "rm -rf %s", W.dir);
-    (void)!system(cmd);
-}
 static inline void world_open(const char *policy)
 {
     if (geteuid())
@@ -495,22 +489,23 @@ static inline void world_open(const char *policy)
     CHECK(sn > 0);
     strcpy(W.dir, "/tmp/hutch-gate-XXXXXX");
     CHECK(mkdtemp(W.dir) && !chmod(W.dir, 0755));
-    pid_t tester = getpid(), keeper;
     /* A watcher that outlives a failed CHECK and tidies up. */
     int life[2];
     CHECK(!pipe2(life, O_CLOEXEC));
-    if (!(keeper = fork())) {
+    if (!fork()) {
         close(life[1]);
         setsid();
-        char x;
-        (void)!read(life[0], &x, 1);
-        usleep(100000);
+        pid_t last = 0, got; /* changing its uid took its death signal away: end it ourselves */
+        while (read(life[0], &got, sizeof got) == (ssize_t)sizeof got)
+            last = got;
+        if (last > 0)
+            kill(last, SIGKILL);
         char cmd[100];
         snprintf(cmd, sizeof cmd, "rm -rf %s", W.dir);
         _exit(system(cmd) != 0);
     }
-    (void)tester;
     close(life[0]);
+    W.life = life[1];
     struct err e;
     CHECK(!x509_ca_make("test sites", 30, &W.site_cert, &W.site_key, &e) && !x509_ca_make("test sandbox", 30, &W.box_cert, &W.box_key, &e));
     char path[128];
@@ -562,6 +557,7 @@ static inline void world_close(void)
     loop_free(W.loop);
     egress_stop(SIGTERM);
     W.egress = 0;
+    CHECK(write(W.life, &W.egress, sizeof W.egress) == (ssize_t)sizeof W.egress);
     buf_free(&W.site_cert), buf_free(&W.site_key), buf_free(&W.box_cert), buf_free(&W.box_key);
 }
 
