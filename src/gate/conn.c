@@ -16,7 +16,7 @@
 #define SO_ORIGINAL_DST      80
 #define IP6T_SO_ORIGINAL_DST 80
 
-#define LOOK_NS     (15 * NS_PER_S)  /* for the first bytes when a name must be seen */
+#define LOOK_NS     (6 * NS_PER_S)  /* for the first bytes when a name must be seen */
 #define FALLBACK_NS (400 * NS_PER_MS) /* the same when silence is fine: the server may speak first */
 #define DENY_NS     (400 * NS_PER_MS) /* before a refusal that cannot be explained becomes a reset */
 #define LINGER_NS   NS_PER_S
