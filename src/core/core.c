@@ -288,7 +288,7 @@ void core_counts(struct core *c, struct core_counts *ret)
     struct map_entry *en;
     for (size_t i = 0; (en = map_next(&c->sandboxes, &i));)
         ret->sandboxes[((struct sandbox *)en->value)->state]++;
-    pool_counts(c, &ret->pool_vm_ready, &ret->pool_vm_started, &ret->pool_slots);
+    pool_counts(c, &ret->pool_vm_ready, &ret->pool_vm_started, &ret->pool_slots, &ret->pool_making);
     ret->templates = c->templates.n;
     ret->creates = c->creates, ret->create_failures = c->create_failures;
 }

@@ -24,6 +24,6 @@ const struct config *core_config(struct core *c);
 struct doctor_check { const char *name, *status /* ok warn fail */; char found[160], lost[160], mend[160]; };
 size_t doctor_run(const struct config *cfg, struct doctor_check *ret, size_t max); /* no core needed */
 
-struct core_counts { size_t sandboxes[8]; /* by state */ size_t pool_vm_ready, pool_vm_started, pool_slots, templates; uint64_t creates, create_failures; };
+struct core_counts { size_t sandboxes[8]; /* by state */ size_t pool_vm_ready, pool_vm_started, pool_slots, pool_making, templates; uint64_t creates, create_failures; };
 void core_counts(struct core *c, struct core_counts *ret);
 struct sandbox_log { int64_t at_ns; const char *level, *message; };

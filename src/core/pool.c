@@ -344,12 +344,13 @@ void pool_stop(struct core *c)
     c->pool = NULL;
 }
 
-void pool_counts(struct core *c, size_t *vm_ready, size_t *vm_started, size_t *slots)
+void pool_counts(struct core *c, size_t *vm_ready, size_t *vm_started, size_t *slots, size_t *making)
 {
     struct class *k;
-    *vm_ready = *vm_started = *slots = 0;
+    *vm_ready = *vm_started = *slots = *making = 0;
     if (!c->pool)
         return;
+    *making = c->pool->making != NULL;
     list_each(k, &c->pool->classes, link)
         if (k->spec.tier == TIER_VM)
             *vm_ready += k->nready, *vm_started += k->nwaiting;

@@ -320,9 +320,10 @@ SLACK = {
     ("fd", "hutchd: HOME/templates/"): (6, "template images stay open after their first use"),
     ("fd", "hutchd: HOME/kernel/"): (3, "the guest kernel stays open after its first use"),
     ("fd", "hutch-spawn: HOME/templates/"): (3, "template images stay open after their first use"),
-    ("fd", "hutch-spawn: /"): (12, "detached mounts of templates and of reserve layers"),
-    ("loop", "HOME/fs/ready-"): (12, "a disk size that was used once gets a reserve of formatted layers"),
-    ("fd", "hutch-spawn: HOME/fs/"): (12, "the same"),
+    # A disk size that was used once gets a reserve of 8 formatted layers; at most 4 sizes, one of them from the start.
+    ("fd", "hutch-spawn: /"): (24 + 3, "detached mounts of reserve layers, and of templates"),
+    ("loop", "HOME/fs/ready-"): (24, "reserve layers"),
+    ("fd", "hutch-spawn: HOME/fs/"): (24, "reserve layers"),
     ("mount", "in hutch-spawn:"): (1, "a template's image stays mounted after its first use"),
     ("loop", "HOME/templates/"): (1, "a template's image stays attached after its first use"),
 }

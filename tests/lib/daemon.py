@@ -132,7 +132,7 @@ class Daemon:
                 time.sleep(0.02)
         if settle:
             self.wait_pools()
-            self.base_members = sum(self.pools().values())
+            self.base_members = self.places()
             self.baseline = self.census.settled(quiet=0.3)
         return self
 
@@ -141,9 +141,14 @@ class Daemon:
         text = self.client.call("GET", "/metrics").body.decode()
         return {m[1]: int(float(m[2])) for m in re.finditer(r'^hutch_pool_ready\{kind="(\w+)"\} (\S+)', text, re.M)}
 
+    def places(self):
+        """Warm places, those in the works included."""
+        text = self.client.call("GET", "/metrics").body.decode()
+        return sum(int(float(n)) for n in re.findall(r"^hutch_pool_(?:ready\{kind=\"\w+\"\}|making) (\S+)", text, re.M))
+
     def members(self):
         """How many more places the pools hold than when the baseline was taken."""
-        return max(0, sum(self.pools().values()) - self.base_members)
+        return max(0, self.places() - self.base_members)
 
     def wait_pools(self, seconds=30.0):
         """Until the warm pools are full: only then is there a quiet state to compare with."""

@@ -2,7 +2,7 @@
 
   -k WORDS      only tests whose "file.name[tier]" contains every word (!word: does not)
   --tier T      only this tier (vm, container)
-  -j N          N files at once (default 1); each worker has daemons of its own
+  -j N          N tests at once (default 1); each worker has daemons of its own
   --list        print the names
   --repeat N    run each test N times
   --fail-fast   stop at the first failure
@@ -238,37 +238,37 @@ class Runner:
         where = "\n".join(f"at {os.path.basename(f.filename)}:{f.lineno}: {f.line}" for f in mine[-4:])
         return f"{type(e).__name__}: {e}\n{where}"
 
-    def file(self, path):
-        try:
-            tests = load(path)
-        except Exception as e:
-            return self.bad(os.path.basename(path), 0, "cannot be loaded:\n" + self._explain(e))
-        shared = self.shared
-        for test in tests:
-            for tier in test.tiers:
-                if tier and self.opts.tier and tier != self.opts.tier:
-                    continue
-                name = label(test, tier)
-                if not chosen(name, self.opts.k):
-                    continue
-                if self.opts.list:
-                    self.say(name)
-                    continue
-                for _ in range(self.opts.repeat):
-                    before, known = (self.n, self.passed, self.failed), len(self.failures)
-                    self.one(test, tier, shared)
-                    if self.failed > before[2] and self.opts.retry:
-                        # a shared machine stalls now and then: once more, and say so
-                        self.say(f"# again: {name}")
-                        self.n, self.passed, self.failed = before
-                        del self.failures[known:]
-                        self.twice.append(name)
-                        self.one(test, tier, shared)
-                    if self.failed and self.opts.fail_fast:
-                        return
+    def plan(self, files, quiet=False):
+        """What is to run: (test, tier) in order. A file that cannot be loaded is a failure."""
+        got = []
+        for path in files:
+            try:
+                tests = load(path)
+            except Exception as e:
+                if not quiet:
+                    self.bad(os.path.basename(path), 0, "cannot be loaded:\n" + self._explain(e))
+                continue
+            got += [(test, tier) for test in tests for tier in test.tiers
+                    if not (tier and self.opts.tier and tier != self.opts.tier) and chosen(label(test, tier), self.opts.k)]
+        return got
+
+    def attempt(self, test, tier):
+        name = label(test, tier)
+        for _ in range(self.opts.repeat):
+            before, known = (self.n, self.passed, self.failed), len(self.failures)
+            self.one(test, tier, self.shared)
+            if self.failed > before[2] and self.opts.retry:
+                # a shared machine stalls now and then: once more, and say so
+                self.say(f"# again: {name}")
+                self.n, self.passed, self.failed = before
+                del self.failures[known:]
+                self.twice.append(name)
+                self.one(test, tier, self.shared)
+            if self.failed and self.opts.fail_fast:
+                return
 
     def finish(self):
-        left = [] if self.opts.list else self.shared.finish()
+        left = self.shared.finish()
         if left and not self.opts.no_census:
             self.bad("census-after-stop", 0, "left behind after the daemon stopped:\n  " + "\n  ".join(left))
 
@@ -290,61 +290,113 @@ class Runner:
         self.say(line)
 
 
-def parallel(opts, files, argv):
-    """opts.j workers, each with its share of the files and daemons of its own; their TAP lines are renumbered and added up."""
-    total = Runner(opts)
-    started = time.monotonic()
-    base = [sys.executable, os.path.realpath(__file__), "--worker"] + [a for a in argv if a not in opts.paths]
-    shares = [files[i::opts.j] for i in range(min(opts.j, len(files)))]
-    live = [subprocess.Popen(base + share, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for share in shares]
-    lock = threading.Lock()
+NEXT = "# next"  # what a worker says when it has finished a test
 
-    def take(p):
-        counted, body = False, True
+
+class Workers:
+    """opts.j processes, each with daemons of its own, are handed one test after another, long ones first; their TAP lines
+    are renumbered and added up."""
+
+    def __init__(self, opts, files, argv):
+        self.opts, self.total = opts, Runner(opts)
+        todo = self.total.plan(files)
+        todo.sort(key=lambda x: -max(getattr(x[0].fn, "timeout", DEFAULT_TIMEOUT), DEFAULT_TIMEOUT))  # stable: else as in the files
+        self.todo = [label(*x) for x in todo]
+        self.lock = threading.Lock()
+        cmd = [sys.executable, os.path.realpath(__file__), "--worker"] + argv
+        self.live = [subprocess.Popen(cmd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                     for _ in range(min(opts.j, max(len(todo), 1)))]
+
+    def feed(self, p):
+        """The next test for this worker, or the end of its input."""
+        with self.lock:
+            name = self.todo.pop(0) if self.todo and not (self.opts.fail_fast and self.total.failed) else None
+        try:
+            if name:
+                p.stdin.write(name + "\n")
+                p.stdin.flush()
+            else:
+                p.stdin.close()
+        except BrokenPipeError:
+            pass
+
+    def take(self, line):
+        """One line of a worker, counted and said."""
+        total = self.total
+        m = re.match(r"(not ok|ok) \d+ - (.*)", line)
+        if line.startswith("# again: "):
+            # Its first try was counted and is taken back.
+            total.n, total.failed = total.n - 1, total.failed - 1
+            total.failures.pop()
+        elif m:
+            total.n += 1
+            if m[1] == "not ok":
+                total.failed += 1
+                total.failures.append(re.sub(r" [\d.]+s.*$", "", m[2]))
+            elif " # SKIP " in m[2]:
+                total.skips.append(tuple(m[2].split(" # SKIP ", 1)))
+            else:
+                total.passed += 1
+            line = f"{m[1]} {total.n} - {m[2]}"
+        total.say(line)
+
+    def serve(self, p):
+        block, counted, name = [], False, None
+        self.feed(p)
         for line in p.stdout:
             line = line.rstrip("\n")
-            m = re.match(r"(not ok|ok) \d+ - (.*)", line)
-            with lock:
-                if m:
-                    total.n += 1
-                    if m[1] == "not ok":
-                        total.failed += 1
-                        total.failures.append(re.sub(r" [\d.]+s.*$", "", m[2]))
-                    elif " # SKIP " in m[2]:
-                        total.skips.append(tuple(m[2].split(" # SKIP ", 1)))
-                    else:
-                        total.passed += 1
-                    total.say(f"{m[1]} {total.n} - {m[2]}")
-                elif line.startswith("# needed a second try: "):
-                    total.twice += line.split(": ", 1)[1].split(", ")
-                elif re.fullmatch(r"\d+ passed, \d+ failed.*", line):
-                    counted = True
-                elif line in ("# skipped:", "# failed:"):
-                    body = False
-                elif line.startswith("# again: "):
-                    # Its first try was counted above and is taken back.
-                    total.n, total.failed = total.n - 1, total.failed - 1
-                    total.failures.pop()
-                    total.say(line)
-                elif body:
-                    total.say(line)
+            if line == NEXT:
+                with self.lock:
+                    for x in block:
+                        self.take(x)
+                block = []
+                self.feed(p)
+            elif line.startswith("# needed a second try: "):
+                with self.lock:
+                    self.total.twice += line.split(": ", 1)[1].split(", ")
+            elif re.fullmatch(r"\d+ passed, \d+ failed.*", line):
+                counted = True
+            elif line in ("# skipped:", "# failed:"):
+                name = line  # lists of names that we keep ourselves
+            elif not (name and line.startswith("#   ")) and not re.fullmatch(r"# \d+ s", line):
+                block.append(line)
         p.wait()
-        if not counted:
-            with lock:
-                total.bad("worker", 0, f"a worker ended with {p.returncode} without a summary")
-    threads = [threading.Thread(target=take, args=(p,)) for p in live]
-    for th in threads:
-        th.start()
-    try:
+        with self.lock:
+            for x in block:
+                self.take(x)
+            if not counted:
+                self.total.bad("worker", 0, f"a worker ended with {p.returncode} without a summary")
+
+    def run(self):
+        started = time.monotonic()
+        threads = [threading.Thread(target=self.serve, args=(p,)) for p in self.live]
         for th in threads:
-            th.join()
-    except KeyboardInterrupt:
-        for p in live:
-            p.send_signal(signal.SIGINT)
-        for th in threads:
-            th.join()
-    total.summary(time.monotonic() - started)
-    return 1 if total.failed else 0
+            th.start()
+        try:
+            for th in threads:
+                th.join()
+        except KeyboardInterrupt:
+            for p in self.live:
+                p.send_signal(signal.SIGINT)
+            for th in threads:
+                th.join()
+        self.total.summary(time.monotonic() - started)
+        return 1 if self.total.failed else 0
+
+
+def serial(r, todo):
+    for test, tier in todo:
+        r.attempt(test, tier)
+        if r.failed and r.opts.fail_fast:
+            break
+
+
+def worker(r, todo):
+    """Tests by name from standard input."""
+    known = {label(*x): x for x in todo}
+    for line in sys.stdin:
+        r.attempt(*known[line.strip()])
+        r.say(NEXT)
 
 
 def main(argv):
@@ -362,21 +414,22 @@ def main(argv):
     opts = ap.parse_args(argv)
     opts.k = [w for k in opts.k for w in k.split()]
     files = find(opts.paths)
-    if opts.j > 1 and not opts.worker and not opts.list and len(files) > 1:
-        return parallel(opts, files, argv)
+    if opts.j > 1 and not opts.worker and not opts.list:
+        return Workers(opts, files, argv).run()
     r = Runner(opts)
+    todo = r.plan(files, quiet=opts.worker)
+    if opts.list:
+        for x in todo:
+            r.say(label(*x))
+        return 0
     started = time.monotonic()
     try:
-        for f in files:
-            r.file(f)
-            if r.failed and opts.fail_fast:
-                break
+        (worker if opts.worker else serial)(r, todo)
     except KeyboardInterrupt:
         r.say("# interrupted")
         r.failed += 1
     r.finish()
-    if not opts.list:
-        r.summary(time.monotonic() - started)
+    r.summary(time.monotonic() - started)
     return 1 if r.failed else 0
 
 

@@ -102,6 +102,7 @@ void prometheus_get(struct http_stream *s, void *a)
     head(&b, "hutch_pool_ready", "gauge", "Warm places waiting, by kind");
     buf_printf(&b, "hutch_pool_ready{kind=\"vm\"} %zu\nhutch_pool_ready{kind=\"prestarted\"} %zu\nhutch_pool_ready{kind=\"container\"} %zu\n",
                c.pool_vm_ready, c.pool_vm_started, c.pool_slots);
+    gauge(&b, "hutch_pool_making", "Warm places in the works", (double)c.pool_making);
     gauge(&b, "hutch_templates", "Templates built", (double)c.templates);
     counter(&b, "hutch_creates_total", "Sandboxes asked for", (double)c.creates);
     counter(&b, "hutch_create_failures_total", "Sandboxes that could not be created", (double)c.create_failures);
