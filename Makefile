@@ -155,6 +155,14 @@ bench:
 	@$(MAKE) --no-print-directory all
 	@python3 bench/bench.py
 
+# The network gate against a plain veth pair; needs root.
+$(B)/bench/gate/gate_bench: bench/gate_bench.c tests/unit/gate/world.h tests/test.h $(B)/hutch-egress $(call host_libs,gate http json loop wire crypto base)
+	@mkdir -p $(@D)
+	@$(CC) $(CPPFLAGS) -Itests $(ALL_CFLAGS) -Wno-unused-function -Wno-unused-variable $(HARD) $(LDFLAGS) -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(UNIT_SYS)
+.PHONY: bench-gate
+bench-gate: $(B)/bench/gate/gate_bench
+	@$<
+
 lint:
 	@tools/lint
 

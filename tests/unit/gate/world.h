@@ -611,7 +611,9 @@ static inline int dial(const char *ip, int port)
     socklen_t n = ip_to_sockaddr(&a, (uint16_t)port, &ss);
     int fd = socket(ss.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct timeval tv = {10, 0};
+    int on = 1;
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof tv);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     if (connect(fd, (void *)&ss, n)) {
         close(fd);
         return -1;
