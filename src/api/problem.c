@@ -15,6 +15,8 @@ static const struct hint hints[] = {
     {E_NOT_FOUND,   ABOUT_CONTEXT,  "GET …/contexts lists them; without `context` the language's default is used"},
     {E_UNSUPPORTED, ABOUT_CONTEXT,  "template code-interpreter has all six languages; base has python, javascript and bash"},
     {E_QUOTA,       ABOUT_CONTEXT,  "remove a context first, or wait for the cells before"},
+    {E_NOT_FOUND,   ABOUT_SECRET,   "`hutch secret ls` shows the names"},
+    {E_INVALID,     ABOUT_NETWORK,  "{\"mode\":\"allow\",\"allow\":[\"example.org\",\"*.example.org\",\"192.0.2.0/24:443\"],\"presets\":[\"pip\"]}; docs/network.md has all of it"},
     {E_NOT_FOUND,   ABOUT_ROUTE,    "GET /v1/openapi.json lists every path"},
     {E_NOT_FOUND,   ABOUT_REQUEST,  "check the id or name"},
     {E_CONFLICT,    ABOUT_TEMPLATE, "end the sandboxes that stand on it first, or use force"},

@@ -11,7 +11,17 @@ const struct schema schemas[] = {
     {"Attachment", "name!:s volume_id!:s path!:s read_only!:b"},
     {"SandboxPatch", "name:s? metadata:m timeout_s:i"},
     {"SandboxTimeout", "timeout_s!:i"},
-    {"Network", "mode!:=none"},
+    {"Network", "mode:=none|allow|open allow:[v] deny:[v] presets:[s] inject:[NetworkInject] limits:NetworkLimits limited:s"},
+    {"NetworkInject", "domain!:s ports:[v] methods:[s] paths:[s] secret:s value:s header:s format:s placeholder:s"},
+    {"NetworkLimits", "connections:i bytes_per_second:i bytes:i dns_per_second:i"},
+    {"NetworkChanged", "network!:Network cut!:i"},
+    {"EgressRecord", "seq!:i time!:t kind!:=dns|open|close|deny|http|fail|cut|policy box:s sandbox:s conn:i name:s type:s addr:s port:i method:s path:s status:i "
+                     "in:i out:i ms:i verdict:s rule:s reason:s secret:s hash!:s"},
+    {"EgressList", "records!:[EgressRecord] next!:s? verified!:i"},
+    {"Url", "url!:s token!:s? header!:s?"},
+    {"SecretPut", "value!:s calls_max:i bytes_max:i"},
+    {"Secret", "name!:s created_at!:t updated_at!:t calls_max!:i bytes_max!:i calls!:i bytes!:i"},
+    {"SecretList", "secrets!:[Secret]"},
     {"Isolation", "tier!:=vm|container boundary!:s accel!:=kvm|tcg|none"},
     {"Start", "path!:s ms!:n"},
     {"End", "reason!:=killed|timeout|idle|oom|guest-exit|host-fault|quota|shutdown message!:s? at!:t?"},
@@ -148,6 +158,7 @@ static void put_inner(struct jw *w, struct str t)
     case 't': put_plain(w, "string", "date-time"); break;
     case 'x': put_plain(w, "string", "byte"); break;
     case 'o': put_plain(w, "object", NULL); break;
+    case 'v': break; /* anything: the schema that allows all */
     case 'm':
         put_plain(w, "object", NULL);
         jw_kv_raw(w, "additionalProperties", S("{\"type\":\"string\"}"));

@@ -3,7 +3,7 @@
  *
  * members = { name ["!"] ":" type ["?"] } separated by spaces; "!" required,
  * "?" may be null. type: s string, i integer, n number, b boolean, t date-time,
- * m string map, o any object, x string of base64, e string or integer,
+ * m string map, o any object, v any value, x string of base64, e string or integer,
  * a command (array of strings, or string), =one|two one of these strings, [type] array, or the Name of another schema. */
 #pragma once
 #include "base/err.h"

@@ -74,11 +74,12 @@ static int spawn_start(const struct config *cfg, struct err *e)
     }
     if (geteuid())
         return err_set(e, E_DENIED, "hutchd must be started as root (it starts hutch-spawn, then gives root up)");
-    char bin[256], uid[16], stale[256];
+    char bin[256], uid[16], egress[16], stale[256];
     (void)snprintf(stale, sizeof stale, "%s/spawn.sock", cfg->run);
     (void)unlink(stale); /* of one that was killed: nobody holds the lock, so nobody listens there */
     (void)snprintf(bin, sizeof bin, "%s/hutch-spawn", cfg->bin);
     (void)snprintf(uid, sizeof uid, "%u", (unsigned)cfg->uid);
+    (void)snprintf(egress, sizeof egress, "%u", (unsigned)cfg->egress_uid);
     pid_t pid = fork();
     if (pid < 0)
         return err_sys(e, errno, "starting hutch-spawn");
@@ -93,7 +94,7 @@ static int spawn_start(const struct config *cfg, struct err *e)
         if (out >= 0)
             (void)dup2(out, 1), (void)dup2(out, 2);
         (void)close_range(3, ~0U, 0);
-        execl(bin, "hutch-spawn", "--home", cfg->home, "--run", cfg->run, "--share", cfg->share, "--bin", cfg->bin, "--allow-uid", uid, (char *)NULL);
+        execl(bin, "hutch-spawn", "--home", cfg->home, "--run", cfg->run, "--share", cfg->share, "--bin", cfg->bin, "--allow-uid", uid, "--egress-uid", egress, (char *)NULL);
         _exit(127);
     }
     (void)waitpid(pid, NULL, 0);

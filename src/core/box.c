@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "backend/vm/vm.h"
 #include "core/agent.h"
+#include "core/egress.h"
 #include "core/internal.h"
 #include "core/pool.h"
 #include "core/variant.h"
@@ -116,6 +117,7 @@ void box_remove(struct box *b, void (*done)(void *arg), void *arg)
         finish(b, &gone);
     }
     list_del(&b->pool);
+    egress_drop(b->core, b->id);
     agent_free(b->agent);
     b->agent = NULL;
     vm_free(b->vm);

@@ -3,6 +3,9 @@
 #include "base/fd.h"
 #include "base/str.h"
 #include "core/sandbox.h"
+#include "gate/policy.h"
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,6 +75,39 @@ static int places(struct config *c, struct err *e)
     return dir(c->share, sizeof c->share, "HUTCH_SHARE", *full ? full : "/usr/share/hutch", e);
 }
 
+/* "…" itself, or the content of the file "@/path"; NULL if the variable is not set. */
+static int text_or_file(char **out, const char *var, size_t max, struct err *e)
+{
+    const char *v = getenv(var);
+    if (!v || !*v)
+        return 0;
+    *out = *v == '@' ? fd_slurp_at(AT_FDCWD, v + 1, max, NULL) : xstrndup(v, max);
+    return *out ? 0 : err_sys(e, errno, "%s: %s", var, v + 1);
+}
+
+static int network(struct config *c, struct err *e)
+{
+    const char *key = getenv("HUTCH_SECRETS_KEY");
+    uint32_t uid;
+    if (text(c->resolvers, sizeof c->resolvers, "HUTCH_RESOLVERS", "", e) || text_or_file(&c->ceiling, "HUTCH_NETWORK_CEILING", POLICY_TEXT_MAX, e) ||
+        number(&c->egress_log_mib, "HUTCH_EGRESS_LOG_MIB", 8, 1, 4096, e) || number(&c->egress_log_files, "HUTCH_EGRESS_LOG_FILES", 4, 1, 100, e) ||
+        number(&uid, "HUTCH_EGRESS_UID", 64883, 1, 4000000000u, e))
+        return -1;
+    c->egress_uid = uid;
+    struct policy *p = c->ceiling ? policy_parse(c->ceiling, strlen(c->ceiling), POLICY_CEILING, e) : NULL;
+    if (c->ceiling && !p)
+        return err_wrap(e, "HUTCH_NETWORK_CEILING");
+    policy_unref(p);
+    if (!key || !*key)
+        return 0;
+    auto_free char *hex = fd_slurp_at(AT_FDCWD, key, sizeof c->secrets_key - 1, NULL);
+    if (!hex)
+        return err_sys(e, errno, "HUTCH_SECRETS_KEY: %s", key);
+    (void)snprintf(c->secrets_key, sizeof c->secrets_key, "%s", hex);
+    explicit_bzero(hex, strlen(hex));
+    return 0;
+}
+
 int config_load(struct config *c, struct err *e)
 {
     *c = (struct config){0};
@@ -92,6 +128,8 @@ int config_load(struct config *c, struct err *e)
         number(&c->max_timeout_s, "HUTCH_MAX_TIMEOUT", 86400, 1, 31536000, e) || number(&uid, "HUTCH_UID", 64882, 0, 4000000000u, e))
         return -1;
     c->uid = uid;
+    if (network(c, e))
+        return -1;
     if (strcmp(c->accel, "auto") && strcmp(c->accel, "kvm") && strcmp(c->accel, "tcg"))
         return err_set(e, E_INVALID, "HUTCH_ACCEL must be auto, kvm or tcg");
     return places(c, e);

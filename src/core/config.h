@@ -19,6 +19,11 @@ struct config {
     bool use_kvm;                /* the probe's verdict, set by main */
     char accel_why[160];
     uint32_t tsc_khz;
+    char resolvers[256];         /* HUTCH_RESOLVERS: for sandboxes' names; empty: the host's own */
+    char *ceiling;               /* HUTCH_NETWORK_CEILING: a policy no sandbox exceeds, as JSON or @/file; NULL: none */
+    uint32_t egress_log_mib, egress_log_files; /* HUTCH_EGRESS_LOG_MIB, HUTCH_EGRESS_LOG_FILES: per sandbox */
+    uid_t egress_uid;            /* HUTCH_EGRESS_UID */
+    char secrets_key[80];        /* from the file HUTCH_SECRETS_KEY names; empty: secrets.key of the home */
     uid_t uid;                   /* HUTCH_UID: what the daemon drops to */
 };
 int config_load(struct config *c, struct err *e);

@@ -8,6 +8,9 @@
 #include "core/auth.h"
 #include "core/box.h"
 #include "core/kernels.h"
+#include "core/egress.h"
+#include "core/preset.h"
+#include "core/secret.h"
 #include "core/pool.h"
 #include "core/template.h"
 #include "core/variant.h"
@@ -32,7 +35,7 @@ static void on_box_exit(void *ctx, const struct sp_exit *ex)
     struct box *b = map_get(&c->boxes, ex->id);
     if (b)
         box_on_exit(b, ex);
-    else if (!volumes_exit(c, ex))
+    else if (!volumes_exit(c, ex) && !egress_exited(c, ex) && !preset_tool_exit(c, ex))
         template_tool_exit(c, ex);
 }
 
@@ -141,7 +144,7 @@ struct core *core_new(struct loop *l, struct jobs *jobs, const struct config *cf
     boot = fd_slurp_at(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 64, NULL);
     (void)snprintf(c->host_boot_id, sizeof c->host_boot_id, "%.36s", boot ? boot : "");
     (void)snprintf(path, sizeof path, "%s/state.db", cfg->home);
-    if (make_dirs(c, e) || !(c->store = store_open(l, path, e)) || auth_load(c, e) || admin_key(c, e) || templates_load(c, e) ||
+    if (make_dirs(c, e) || !(c->store = store_open(l, path, e)) || auth_load(c, e) || admin_key(c, e) || secrets_load(c, e) || templates_load(c, e) ||
         store_load_sandboxes(c->store, load_row, c, e) || volumes_load(c, e))
         goto fail;
     (void)snprintf(path, sizeof path, "%s/spawn.sock", cfg->run);
@@ -151,6 +154,7 @@ struct core *core_new(struct loop *l, struct jobs *jobs, const struct config *cf
         goto fail;
     if (kernels_load(c, e))
         log_warn("no code contexts: %s", e->msg);
+    egress_start(c);
     pool_start(c);
     timer_arm(&c->sweep, SWEEP_NS);
     return c;
@@ -266,12 +270,15 @@ void core_free(struct core *c)
     for (size_t i = 0; (en = map_next(&c->sandboxes, &i));)
         sandbox_forget(en->value);
     volumes_free(c);
+    egress_stop(c);
+    presets_free(c);
     variants_free(c);
     templates_free(c);
     if (c->vmh)
         vm_host_free(c->vmh);
     spawn_client_free(c->spawn);
     store_close(c->store);
+    secrets_free(c);
     auth_free(c);
     kernels_free(c);
     map_free(&c->sandboxes), map_free(&c->names), map_free(&c->boxes), map_free(&c->contexts);

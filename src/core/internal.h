@@ -12,6 +12,9 @@ struct store;
 struct spawn_client;
 struct vm_host;
 struct pool;
+struct egress;
+struct secrets;
+struct presets;
 struct variants;
 struct sp_exit;
 struct template;
@@ -41,6 +44,9 @@ struct core {
     char accel_why[160];
     struct variants *variants;
     struct pool *pool;
+    struct egress *egress;
+    struct secrets *secrets;
+    struct presets *presets;
     uint64_t creates, create_failures;
     bool stopping, keep, shutting; /* shutting: the spawner was told to end */
     struct timer stop_limit;
@@ -59,7 +65,9 @@ void templates_free(struct core *c);
 /* sandbox.c, for box and recovery */
 void sandbox_box_ended(struct sandbox *sb, enum end_reason why, const char *message, bool host_fault);
 struct sandbox *sandbox_adopt_row(struct core *c, const void *row /* struct sandbox_row */);
-void sandbox_configure(struct sandbox *sb, void (*cb)(void *arg, struct box *b, const struct err *e), void *arg);
+void sandbox_configure(struct sandbox *sb, void (*cb)(void *arg, struct box *b, const struct err *e), void *arg); /* network.c: with its network in force */
+void sandbox_configure_box(struct sandbox *sb, void (*cb)(void *arg, struct box *b, const struct err *e), void *arg); /* volumes and identity alone */
+void sandbox_tell_identity(struct sandbox *sb, void (*cb)(void *arg, struct box *b, const struct err *e), void *arg);
 void sandbox_resumed(struct sandbox *sb); /* adopted: running again */
 void sandbox_lost(struct sandbox *sb, enum end_reason why, const char *message); /* its box is not there any more */
 void sandbox_store(struct sandbox *sb, void (*done)(void *arg, const struct err *e), void *arg);

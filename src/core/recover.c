@@ -151,6 +151,8 @@ static void listed(void *arg, const struct sp_rep *rep, int *fds, int nfds)
     }
     const struct sp_listing *l = &rep->u.listing;
     for (uint32_t i = 0; i < l->n && i < SP_LIST_MAX; i++) {
+        if (l->item[i].kind == SP_KIND_EGRESS)
+            continue; /* not a sandbox's: core/egress.c finds it */
         if (l->item[i].alive)
             map_set(&r->alive, l->item[i].id, r);
         else

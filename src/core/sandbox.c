@@ -7,6 +7,7 @@
 #include "core/box.h"
 #include "core/context.h"
 #include "core/internal.h"
+#include "core/network.h"
 #include "core/pool.h"
 #include "core/prime.h"
 #include "core/template.h"
@@ -209,6 +210,7 @@ static void bury(void *arg)
     struct sandbox *sb = arg;
     free(sb->name), free(sb->template_name), free(sb->end_message), free(sb->start_path), free(sb->kernel);
     kv_free(&sb->env), kv_free(&sb->metadata), kv_free(&sb->options);
+    network_free(sb);
     free(sb);
 }
 
@@ -218,7 +220,7 @@ void sandbox_forget(struct sandbox *sb)
     struct err gone;
     err_set(&gone, E_GONE, "sandbox %s is not there any more", sb->id);
     contexts_drop(sb, &gone);
-    timer_stop(&sb->expiry);
+    timer_stop(&sb->expiry), timer_stop(&sb->net_later);
     volumes_forget(sb);
     map_del(&c->sandboxes, sb->id);
     if (sb->name && map_get(&c->names, sb->name) == sb)
@@ -306,6 +308,7 @@ static void box_gone(void *arg)
 static void release(struct sandbox *sb)
 {
     timer_stop(&sb->expiry);
+    network_ended(sb);
     if (sb->name && map_get(&sb->core->names, sb->name) == sb)
         map_del(&sb->core->names, sb->name);
 }
@@ -479,6 +482,7 @@ void sandbox_environment(const struct sandbox *sb, struct kv *ret)
     const struct template *t = map_get(&sb->core->templates, sb->template_id);
     if (t)
         kv_copy(ret, &t->env);
+    network_env(sb, ret);
     for (size_t i = 0; i < sb->env.n; i++)
         kv_set(ret, str_of(sb->env.at[i].k), str_of(sb->env.at[i].v));
     for (size_t i = 0; i < sb->options.n; i++) {
@@ -488,8 +492,8 @@ void sandbox_environment(const struct sandbox *sb, struct kv *ret)
     }
 }
 
-/* The second half of sandbox_configure: what its box is told. */
-static void tell_identity(struct sandbox *sb, box_cb *cb, void *arg)
+/* The second half of sandbox_configure_box: what its box is told. */
+void sandbox_tell_identity(struct sandbox *sb, box_cb *cb, void *arg)
 {
     struct template *t = map_get(&sb->core->templates, sb->template_id);
     struct kv env = {0}, files = {0};
@@ -529,14 +533,14 @@ static void volumes_there(void *arg, const struct err *e)
     if (e)
         k.cb(k.arg, b, e);
     else
-        tell_identity(sb, k.cb, k.arg);
+        sandbox_tell_identity(sb, k.cb, k.arg);
 }
 
 /* Give its box this sandbox's volumes and identity: at creation, and again after every takeover of the channel. */
-void sandbox_configure(struct sandbox *sb, box_cb *cb, void *arg)
+void sandbox_configure_box(struct sandbox *sb, box_cb *cb, void *arg)
 {
     if (list_empty(&sb->attachments)) {
-        tell_identity(sb, cb, arg);
+        sandbox_tell_identity(sb, cb, arg);
         return;
     }
     struct configuring *k = xcalloc(1, sizeof *k);
@@ -614,8 +618,8 @@ int sandbox_create(struct core *c, const struct sandbox_spec *s, sandbox_cb *don
     sb->on_timeout = s->on_timeout;
     kv_copy(&sb->env, &s->env);
     kv_copy(&sb->metadata, &s->metadata);
-    kv_set(&sb->options, S("mode"), S("none"));
     kv_copy(&sb->options, &s->options);
+    network_init(sb, s->network);
     sb->generation = 1;
     unsigned char token[20];
     random_bytes(token, sizeof token);
@@ -792,6 +796,7 @@ struct sandbox *sandbox_adopt_row(struct core *c, const void *row)
     struct err e;
     if (kv_from_json(&sb->env, r->env_json, &e) || kv_from_json(&sb->metadata, r->metadata_json, &e) || kv_from_json(&sb->options, r->network_json, &e))
         log_warn("sandbox %s: its stored maps are damaged: %s", sb->id, e.msg);
+    network_load(sb);
     map_set(&c->sandboxes, sb->id, sb);
     if (sb->name && sb->state != SB_GONE && sb->state != SB_FAILED)
         map_set(&c->names, sb->name, sb);

@@ -15,6 +15,8 @@ struct box;
 struct prime;
 struct agent;
 struct volume_mount;
+struct network;
+struct network_spec;
 
 enum tier { TIER_VM = 1, TIER_CONTAINER = 2 };
 const char *tier_name(enum tier t);
@@ -30,6 +32,7 @@ struct sandbox_spec {
     struct kv options;       /* copied; see struct sandbox */
     const struct volume_mount *volumes; /* core/volume.h */
     size_t nvolumes;
+    const struct network_spec *network; /* core/network.h; NULL: none */
 };
 
 struct sandbox {
@@ -57,6 +60,9 @@ struct sandbox {
     struct box *box;           /* while creating/running/stopping */
     struct prime *prime;       /* START and READY of a container, while creating */
     struct timer expiry;
+    struct network *net;       /* core/network.h */
+    struct timer net_later;
+    bool net_changing;
     struct list waiters;       /* callers of kill that wait for the end */
     struct list attachments;   /* volumes: struct attachment.of_sandbox */
 };

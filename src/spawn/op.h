@@ -106,7 +106,8 @@ struct sp_limits { char id[SP_ID]; struct sp_limit limit; uint32_t raise_priorit
 struct sp_stat { uint64_t cpu_ns, mem_bytes, mem_cache, mem_peak, oom_kills, nproc, disk_used, disk_bytes; };
 enum { SP_PACK_TAR = 0 /* fd: tar stream */, SP_PACK_IMAGE = 1 /* fd: seekable OCI or docker archive (hutch-untar --image) */ };
 struct sp_pack { char template_id[SP_ID]; uint32_t size_mib; uint32_t slack_mib; /* free space left after shrinking */ uint32_t mode, pad; };
-enum sp_tool_kind { SP_TOOL_BOOTSTRAP = 1 /* stdout: tar of the tree */, SP_TOOL_KERNEL /* share/tools/kernel.sh HOME/kernel */ };
+enum sp_tool_kind { SP_TOOL_BOOTSTRAP = 1 /* stdout: tar of the tree */, SP_TOOL_KERNEL /* share/tools/kernel.sh HOME/kernel */,
+                    SP_TOOL_PRESET /* share/tools/presets.sh VARIANT: where the host's own package tools go */ };
 struct sp_tool { char id[SP_ID]; uint32_t kind; uint32_t pad; char variant[32]; /* recipe name, name_ok() */ };
 struct sp_save { char id[SP_ID]; uint32_t ram_mib; uint32_t skip_zero; /* pages of zeros are not saved: the RAM began empty */ };
 struct sp_saved { uint32_t pages, pad; uint64_t ns; };

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 
 #define TOOL_PIDS 4096u
-#define ENV_MAX   24
+#define ENV_MAX   32
 
 struct tool { const char *argv[6]; const char *env[ENV_MAX]; char script[PATH_LEN], kernel_dir[PATH_LEN]; int out, err; };
 
@@ -21,7 +21,9 @@ static void make_env(struct tool *t)
 {
     static const char *const pass[] = {"http_proxy=",  "https_proxy=", "ftp_proxy=",   "no_proxy=",       "all_proxy=",     "HTTP_PROXY=",
                                        "HTTPS_PROXY=", "NO_PROXY=",    "ALL_PROXY=",   "APT_CONFIG=",     "SSL_CERT_FILE=", "SSL_CERT_DIR=",
-                                       "CURL_CA_BUNDLE="};
+                                       "CURL_CA_BUNDLE=",
+                                       "PIP_INDEX_URL=", "PIP_EXTRA_INDEX_URL=", "PIP_CONFIG_FILE=", "npm_config_registry=", "NPM_CONFIG_REGISTRY=", "NPM_CONFIG_USERCONFIG=",
+                                       "GIT_CONFIG_GLOBAL=", "GIT_CONFIG_SYSTEM="};
     int n = 0;
     t->env[n++] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     t->env[n++] = "HOME=/root";
@@ -65,13 +67,16 @@ static int start(struct server *s, struct box *b, const struct sp_tool *q, struc
     int out[2], err[2];
     memset(&t, 0, sizeof t);
     int n = 1;
-    (void)snprintf(t.script, sizeof t.script, "%s/tools/%s", s->share, q->kind == SP_TOOL_BOOTSTRAP ? "bootstrap.sh" : "kernel.sh");
+    static const char *const script[] = {[SP_TOOL_BOOTSTRAP] = "bootstrap.sh", [SP_TOOL_KERNEL] = "kernel.sh", [SP_TOOL_PRESET] = "presets.sh"};
+    (void)snprintf(t.script, sizeof t.script, "%s/tools/%s", s->share, script[q->kind]);
     (void)snprintf(t.kernel_dir, sizeof t.kernel_dir, "%s/kernel", s->home);
     if (access(t.script, R_OK) < 0)
         return err_sys(e, errno, "tool");
     t.argv[0] = "/bin/sh"; /* the mode bits of a checkout do not decide */
     t.argv[n++] = t.script;
-    if (q->kind == SP_TOOL_BOOTSTRAP) {
+    if (q->kind == SP_TOOL_PRESET) {
+        t.argv[n++] = q->variant;
+    } else if (q->kind == SP_TOOL_BOOTSTRAP) {
         t.argv[n++] = q->variant;
         t.argv[n++] = s->home;
     } else {
@@ -98,9 +103,9 @@ static int start(struct server *s, struct box *b, const struct sp_tool *q, struc
 int op_tool(struct server *s, struct request *r, struct err *e)
 {
     const struct sp_tool *q = &r->q->u.tool;
-    if (!sp_id_ok(q->id) || (q->kind != SP_TOOL_BOOTSTRAP && q->kind != SP_TOOL_KERNEL))
+    if (!sp_id_ok(q->id) || q->kind < SP_TOOL_BOOTSTRAP || q->kind > SP_TOOL_PRESET)
         return err_set(e, E_INVALID, "unknown tool");
-    if (!memchr(q->variant, 0, sizeof q->variant) || (q->kind == SP_TOOL_BOOTSTRAP && !name_ok(str_of(q->variant))))
+    if (!memchr(q->variant, 0, sizeof q->variant) || (q->kind != SP_TOOL_KERNEL && !name_ok(str_of(q->variant))))
         return err_set(e, E_INVALID, "not a variant name");
     struct box *b = box_new(s, q->id, SP_KIND_TOOL, e);
     if (!b)

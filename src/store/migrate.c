@@ -34,6 +34,11 @@ static const char *const step[] = {
     "CREATE TABLE attachments("
     " sandbox TEXT NOT NULL, path TEXT NOT NULL, volume TEXT NOT NULL, read_only INTEGER NOT NULL, PRIMARY KEY(sandbox, path)"
     ") STRICT, WITHOUT ROWID;",
+    /* secrets, sealed */
+    "CREATE TABLE secrets("
+    " name TEXT PRIMARY KEY, sandbox TEXT, sealed TEXT NOT NULL, created_wall_ns INTEGER NOT NULL, updated_wall_ns INTEGER NOT NULL,"
+    " calls_max INTEGER NOT NULL, bytes_max INTEGER NOT NULL, calls INTEGER NOT NULL, bytes INTEGER NOT NULL"
+    ") STRICT, WITHOUT ROWID;",
 };
 const int migrate_known = sizeof step / sizeof *step;
 

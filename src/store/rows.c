@@ -122,6 +122,17 @@ void store_del_attachments(struct store *s, const char *sandbox, store_done *don
     queue(s, op_new(ST_ATTACH_DEL, "t", sandbox), false, done, arg);
 }
 
+void store_put_secret(struct store *s, const struct secret_row *r, store_done *done, void *arg)
+{
+    queue(s, op_new(ST_SECRET_PUT, "tttiiiiii", r->name, r->sandbox, r->sealed, r->created_wall_ns, r->updated_wall_ns, r->calls_max, r->bytes_max,
+                    r->calls, r->bytes), true, done, arg);
+}
+
+void store_del_secret(struct store *s, const char *name, store_done *done, void *arg)
+{
+    queue(s, op_new(ST_SECRET_DEL, "t", name), true, done, arg);
+}
+
 void store_put_meta(struct store *s, const char *k, const char *v, store_done *done, void *arg)
 {
     queue(s, v ? op_new(ST_META_PUT, "tt", k, v) : op_new(ST_META_DEL, "t", k), true, done, arg);
@@ -199,6 +210,20 @@ int store_load_attachments(struct store *s, int (*fn)(void *arg, const struct at
         int c = 0;
         struct attachment_row r = {0};
         r.sandbox = T, r.path = T, r.volume = T, r.read_only = I;
+        if (fn(arg, &r))
+            break;
+    }
+    return store_unlock_stmt(s, st, rc, e);
+}
+
+int store_load_secrets(struct store *s, int (*fn)(void *arg, const struct secret_row *r), void *arg, struct err *e)
+{
+    sqlite3_stmt *st = store_lock_stmt(s, ST_SECRET_ALL);
+    int rc;
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        int c = 0;
+        struct secret_row r = {0};
+        r.name = T, r.sandbox = T, r.sealed = T, r.created_wall_ns = I, r.updated_wall_ns = I, r.calls_max = I, r.bytes_max = I, r.calls = I, r.bytes = I;
         if (fn(arg, &r))
             break;
     }

@@ -45,6 +45,8 @@ void put_attachments(struct jw *w, const struct sandbox *sb);
 http_handler templates_list, templates_get, templates_delete;
 http_handler templates_builtin, templates_build, templates_import;
 void put_template(struct jw *w, const struct template *t);
+/* network.c */
+http_handler network_get, network_put_handler, egress_get, url_get, secrets_put, secrets_list, secrets_delete;
 /* keys.c, events.c, observe.c, admin.c */
 http_handler keys_create, keys_list, keys_delete;
 http_handler events_get, logs_get;

@@ -12,6 +12,11 @@ const struct api_route native_routes[] = {
     {"PATCH",  SB, sandboxes_patch, 0, "changeSandbox", "Change name, metadata or timeout", NULL, "SandboxPatch", "200 Sandbox"},
     {"DELETE", SB, sandboxes_delete, 0, "killSandbox", "End a sandbox", NULL, NULL, "204"},
     {"POST",   SB "/timeout", sandboxes_timeout, 0, "setTimeout", "Let it expire so many seconds from now", NULL, "SandboxTimeout", "200 Sandbox"},
+    {"GET",    SB "/network", network_get, 0, "getNetwork", "What it may reach", NULL, NULL, "200 Network"},
+    {"PUT",    SB "/network", network_put_handler, 0, "setNetwork", "Change that; connections now denied are cut", NULL, "Network", "200 NetworkChanged"},
+    {"GET",    SB "/egress", egress_get, 0, "listEgress", "Every name it asked for and every connection it made or tried, oldest first",
+               "kind:s verdict:s name:s limit:i cursor:s verify:b", NULL, "200 EgressList"},
+    {"GET",    SB "/url", url_get, 0, "getUrl", "The address of a port inside", "port!:i", NULL, "200 Url"},
     {"POST",   SB "/pause", sandboxes_later, 0, "pauseSandbox", "Not supported yet", NULL, NULL, "204"},
     {"POST",   SB "/resume", sandboxes_later, 0, "resumeSandbox", "Not supported yet", NULL, NULL, "204"},
     {"POST",   SB "/fork", sandboxes_later, 0, "forkSandbox", "Not supported yet", NULL, NULL, "204"},
@@ -76,6 +81,10 @@ const struct api_route native_routes[] = {
     {"POST",   VOL "/files/symlink", vfiles_symlink, 0, "linkVolumeFile", "Make a symbolic link", NULL, "FileSymlink", "201 Entry"},
     {"GET",    VOL "/dirs", vdirs_list, 0, "listVolumeDirectory", "Entries of a directory", "path!:s user:s depth:i", NULL, "200 EntryList"},
     {"POST",   VOL "/dirs", vdirs_make, 0, "makeVolumeDirectory", "Make a directory; parents are made", "path!:s user:s mode:s", NULL, "201 Entry"},
+
+    {"GET",    "/v1/secrets", secrets_list, 0, "listSecrets", "Names, budgets and use; never values", NULL, NULL, "200 SecretList"},
+    {"PUT",    "/v1/secrets/{name}", secrets_put, 0, "setSecret", "A value that the network gate may put into requests", NULL, "SecretPut", "200 Secret"},
+    {"DELETE", "/v1/secrets/{name}", secrets_delete, 0, "deleteSecret", "Forget it", NULL, NULL, "204"},
 
     {"POST",   "/v1/keys", keys_create, 0, "createKey", "Make an API key; it is shown once", NULL, "KeyCreate", "201 KeyCreated"},
     {"GET",    "/v1/keys", keys_list, 0, "listKeys", "Keys by id and prefix", NULL, NULL, "200 KeyList"},

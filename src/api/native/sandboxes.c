@@ -5,6 +5,7 @@
 #include "api/schema.h"
 #include "base/clock.h"
 #include "core/volume.h"
+#include "core/network.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -52,7 +53,8 @@ void put_sandbox(struct jw *w, const struct sandbox *sb)
     put_time(w, "started_at", sb->started_ns);
     put_time(w, "expires_at", sb->expires_ns);
     put_map(w, "metadata", &sb->metadata);
-    jw_kv_raw(w, "network", S("{\"mode\":\"none\"}"));
+    jw_key(w, "network");
+    network_put(w, sb);
     put_attachments(w, sb);
     jw_kv_str(w, "box", *sb->box_id ? sb->box_id : NULL);
     jw_kv_u64(w, "generation", sb->generation);
@@ -99,19 +101,12 @@ static int read_timeout(struct api *a, struct json *j, bool required, uint32_t *
     return 0;
 }
 
-static int read_network(struct json *j, struct err *e)
+static int read_network(struct api *a, struct json *j, struct network_spec *ret, struct err *e)
 {
     struct json *net = NULL;
-    struct str mode = {0};
-    if (json_obj(j, "network", &net, false, e))
+    if (json_obj(j, "network", &net, false, e) || (net && schema_only(net, "Network", e)))
         return -1;
-    if (!net)
-        return 0;
-    if (json_str(net, "mode", &mode, true, e))
-        return -1;
-    if (!str_eqz(mode, "none"))
-        return err_set(e, E_UNSUPPORTED, "network.mode: only \"none\" is possible for now");
-    return schema_only(net, "Network", e);
+    return network_parse(api_core(a), net, ret, e);
 }
 
 static int read_isolation(struct json *j, int *tier, struct err *e)
@@ -148,7 +143,7 @@ static int read_volumes(struct json *j, struct volume_mount *at, struct sandbox_
     return 0;
 }
 
-static int read_spec(struct api *a, struct json *j, struct sandbox_spec *sp, struct err *e)
+static int read_spec(struct api *a, struct json *j, struct sandbox_spec *sp, struct network_spec *net, struct err *e)
 {
     double cpu;
     int64_t mem, disk;
@@ -156,7 +151,7 @@ static int read_spec(struct api *a, struct json *j, struct sandbox_spec *sp, str
     if (body_text(j, "template", 63, &sp->template, false, e) || body_name(j, "name", &sp->name, false, e) ||
         read_isolation(j, &sp->tier, e) || json_f64(j, "cpu", 0.1, 64, 0, &cpu, e) || json_i64(j, "memory_mib", 128, 65536, 0, &mem, e) ||
         json_i64(j, "disk_mib", 1, 1048576, 0, &disk, e) || read_timeout(a, j, false, &sp->timeout_s, e) ||
-        json_str(j, "on_timeout", &ot, false, e) || read_network(j, e) || body_env(j, "env", &sp->env, e) ||
+        json_str(j, "on_timeout", &ot, false, e) || read_network(a, j, net, e) || body_env(j, "env", &sp->env, e) ||
         body_meta(j, "metadata", &sp->metadata, e))
         return -1;
     if (ot.p && str_eqz(ot, "pause"))
@@ -192,10 +187,11 @@ static void on_create_body(struct http_stream *s, void *arg, const char *p, size
 {
     struct api *a = arg;
     struct err e;
-    struct sandbox_spec sp = {0};
+    struct network_spec net = {0};
+    struct sandbox_spec sp = {.network = &net};
     struct volume_mount volumes[VOLUMES_PER_SANDBOX] = {0};
     auto_json j = body_parse(p, n, "SandboxCreate", &e);
-    if (!j || read_spec(a, j, &sp, &e) || read_volumes(j, volumes, &sp, &e)) {
+    if (!j || read_spec(a, j, &sp, &net, &e) || read_volumes(j, volumes, &sp, &e)) {
         problem_about(s, &e, ABOUT_REQUEST);
     } else {
         struct req *r = req_new(a, s, sizeof *r, NULL);
@@ -208,6 +204,7 @@ static void on_create_body(struct http_stream *s, void *arg, const char *p, size
     }
     kv_free(&sp.env);
     kv_free(&sp.metadata);
+    network_spec_free(&net);
 }
 void sandboxes_create(struct http_stream *s, void *a) { api_body(a, s, on_create_body); }
 

@@ -1,0 +1,364 @@
+#include "core/preset.h"
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/internal.h"
+#include "core/lines.h"
+#include "gate/ip.h"
+#include "gate/policy.h"
+#include "spawn/client.h"
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FRESH_NS (600 * NS_PER_S)
+#define WRONG_NS (5 * NS_PER_S)
+#define LIMIT_NS (90 * NS_PER_S)
+#define RULES_MAX 64
+
+static const char *const builtin[] = {"apt", "pip", "npm", "git"};
+
+/* One lookup: the preset as it was last known, and the one being read. */
+struct lookup {
+    struct core *core;
+    struct preset known, next;
+    bool loaded, running;
+    int64_t at;
+    char tool[22];
+    struct lines out, err;
+    int open;              /* pipes that still may say something */
+    bool ended;
+    char why[160];
+    struct timer limit;
+    struct list waiters;
+};
+struct waiter { struct list link; struct batch *batch; };
+struct batch { size_t left; struct err first; void (*done)(void *arg, const struct err *e); void *arg; struct loop *loop; };
+struct presets { struct map by_name; };
+
+static void preset_clear(struct preset *p)
+{
+    free(p->rule), free(p->text);
+    kv_free(&p->env);
+    char name[sizeof p->name];
+    memcpy(name, p->name, sizeof name);
+    memset(p, 0, sizeof *p);
+    memcpy(p->name, name, sizeof name);
+}
+
+static const char *operators(const char *name)
+{
+    char var[64] = "HUTCH_PRESET_";
+    size_t n = strlen(var);
+    for (const char *p = name; *p && n < sizeof var - 1; p++)
+        var[n++] = *p == '-' ? '_' : (char)toupper((unsigned char)*p);
+    var[n] = 0;
+    return getenv(var);
+}
+
+bool preset_known(struct core *c, struct str name)
+{
+    char z[32];
+    (void)c;
+    if (!name_ok(name) || name.n >= sizeof z)
+        return false;
+    (void)snprintf(z, sizeof z, "%.*s", (int)name.n, name.p);
+    for (size_t i = 0; i < sizeof builtin / sizeof *builtin; i++)
+        if (!strcmp(builtin[i], z))
+            return true;
+    return operators(z) != NULL;
+}
+
+/* ---- what the script says ------------------------------------------------------------------------------------------ */
+
+static int add_url(struct preset *p, const char *url)
+{
+    struct preset_rule r = {0};
+    bool tls = !strncmp(url, "https://", 8);
+    if (!tls && strncmp(url, "http://", 7))
+        return -1;
+    const char *at = url + (tls ? 8 : 7);
+    bool v6 = *at == '[';
+    size_t n = v6 ? strcspn(++at, "]") : strcspn(at, ":/?#");
+    struct ip ip;
+    char canon[NAME_MAX_LEN + 1];
+    struct str host = {at, n};
+    uint64_t port = tls ? 443 : 80;
+    if (!n || n >= sizeof r.host)
+        return -1;
+    r.address = ip_parse(host, &ip);
+    if (!r.address && !name_canon(host, canon))
+        return -1;
+    if (r.address)
+        (void)snprintf(r.host, sizeof r.host, "%.*s", (int)n, at);
+    else
+        (void)snprintf(r.host, sizeof r.host, "%s", canon);
+    at += n + (v6 ? 1 : 0);
+    if (*at == ':') {
+        size_t digits = strcspn(at + 1, "/?#");
+        if (!str_u64((struct str){at + 1, digits}, &port) || !port || port > 65535)
+            return -1;
+    }
+    r.port = (unsigned)port;
+    for (size_t i = 0; i < p->nrules; i++)
+        if (p->rule[i].port == r.port && !strcmp(p->rule[i].host, r.host))
+            return 0;
+    if (p->nrules == RULES_MAX)
+        return -1;
+    p->rule = xrealloc(p->rule, (p->nrules + 1) * sizeof *p->rule);
+    p->rule[p->nrules++] = r;
+    return 0;
+}
+
+int preset_line(struct preset *p, char *line)
+{
+    if (!strncmp(line, "allow ", 6))
+        return add_url(p, line + 6);
+    if (strncmp(line, "env ", 4))
+        return -1;
+    char *name = line + 4, *value = strchr(name, ' ');
+    if (!value || value == name || p->env.n >= 16 || !str_utf8(str_of(value)))
+        return -1;
+    struct str k = {name, (size_t)(value - name)};
+    for (size_t i = 0; i < k.n; i++)
+        if (!isalnum((unsigned char)k.p[i]) && k.p[i] != '_')
+            return -1;
+    kv_set(&p->env, k, str_of(value + 1));
+    return 0;
+}
+
+static void put_rule(struct jw *w, const char *name, const struct preset_rule *r)
+{
+    char id[48];
+    (void)snprintf(id, sizeof id, "preset-%s", name);
+    jw_obj(w);
+    jw_kv_str(w, r->address ? "cidr" : "domain", r->host);
+    jw_kv_arr(w, "ports");
+    jw_u64(w, r->port);
+    jw_end(w);
+    jw_kv_str(w, "id", id);
+    jw_end(w);
+}
+
+void preset_put_rules(struct jw *w, const struct preset *p)
+{
+    for (size_t i = 0; i < p->nrules; i++)
+        put_rule(w, p->name, &p->rule[i]);
+    auto_free char *text = p->text ? xstrdup(p->text) : NULL;
+    char *rest = text;
+    for (char *one; rest && (one = strsep(&rest, ", "));)
+        if (*one)
+            jw_strz(w, one);
+}
+
+/* ---- waiting ------------------------------------------------------------------------------------------------------- */
+
+static void batch_one(struct batch *b, const struct err *e)
+{
+    if (e && e->code && !b->first.code)
+        b->first = *e;
+    if (--b->left)
+        return;
+    b->done(b->arg, b->first.code ? &b->first : NULL);
+    free(b);
+}
+
+static void lookup_over(struct lookup *k)
+{
+    struct waiter *w;
+    timer_stop(&k->limit);
+    k->running = false;
+    k->at = clock_mono();
+    if (k->next.err.code && k->loaded && !k->known.err.code) {
+        log_warn("preset %s: %s; keeping what was known", k->known.name, k->next.err.msg);
+        preset_clear(&k->next);
+    } else {
+        preset_clear(&k->known);
+        k->known = k->next;
+        memset(&k->next, 0, sizeof k->next);
+    }
+    k->loaded = true;
+    struct list all;
+    list_init(&all);
+    list_each(w, &k->waiters, link) {
+        list_del(&w->link);
+        list_add_tail(&all, &w->link);
+    }
+    list_each(w, &all, link) {
+        list_del(&w->link);
+        batch_one(w->batch, k->known.err.code ? &k->known.err : NULL);
+        free(w);
+    }
+}
+
+static void maybe_over(struct lookup *k)
+{
+    if (!k->running || !k->ended || k->open)
+        return;
+    if (!k->next.nrules && !k->next.err.code)
+        err_set(&k->next.err, E_UNAVAILABLE, "preset '%s': %s; HUTCH_PRESET_%s can say where it leads", k->next.name, *k->why ? k->why : "this host's tool names no server", k->next.name);
+    lookup_over(k);
+}
+
+static void on_out(void *arg, char *line)
+{
+    struct lookup *k = arg;
+    if (preset_line(&k->next, line))
+        log_warn("preset %s: not understood: %.100s", k->next.name, line);
+}
+static void on_err(void *arg, char *line)
+{
+    struct lookup *k = arg;
+    (void)snprintf(k->why, sizeof k->why, "%s", line);
+}
+static void out_eof(void *arg)
+{
+    struct lookup *k = arg;
+    k->open--;
+    maybe_over(k);
+}
+
+static void on_limit(void *arg)
+{
+    struct lookup *k = arg;
+    lines_stop(&k->out), lines_stop(&k->err);
+    k->open = 0, k->ended = true;
+    preset_clear(&k->next);
+    err_set(&k->next.err, E_TIMEOUT, "preset '%s': this host's tool did not answer", k->next.name);
+    lookup_over(k);
+}
+
+static void removed(void *arg, const struct sp_rep *rep, int *fds, int nfds) { (void)arg, (void)rep, (void)fds, (void)nfds; }
+
+static struct lookup *by_tool(struct core *c, const char *id)
+{
+    struct map_entry *en;
+    for (size_t i = 0; c->presets && (en = map_next(&c->presets->by_name, &i));) {
+        struct lookup *k = en->value;
+        if (k->running && !strcmp(k->tool, id))
+            return k;
+    }
+    return NULL;
+}
+
+bool preset_tool_exit(struct core *c, const struct sp_exit *ex)
+{
+    struct lookup *k = by_tool(c, ex->id);
+    struct sp_req q = {.op = SP_REMOVE};
+    struct err e;
+    if (!k)
+        return false;
+    memcpy(q.u.id.id, ex->id, sizeof q.u.id.id);
+    if (spawn_call(c->spawn, &q, NULL, 0, removed, NULL, &e))
+        log_warn("preset: %s", e.msg);
+    k->ended = true;
+    maybe_over(k);
+    return true;
+}
+
+struct tool_ref { struct core *core; char tool[22]; };
+
+static void tool_started(void *arg, const struct sp_rep *rep, int *fds, int nfds)
+{
+    struct tool_ref r = *(struct tool_ref *)arg;
+    free(arg);
+    struct lookup *k = by_tool(r.core, r.tool);
+    if (!k)
+        return;
+    if (rep->rc || nfds < 2) {
+        k->next.err = rep->err;
+        if (!k->next.err.code)
+            err_set(&k->next.err, E_INTERNAL, "preset '%s': no answer", k->next.name);
+        k->ended = true;
+        lookup_over(k);
+        return;
+    }
+    k->open = 2;
+    lines_start(&k->out, r.core->loop, take_fd(&fds[0]), on_out, out_eof, k);
+    lines_start(&k->err, r.core->loop, take_fd(&fds[1]), on_err, out_eof, k);
+}
+
+static void run_tool(struct lookup *k)
+{
+    struct sp_req q = {.op = SP_TOOL};
+    struct err e;
+    id_make('x', k->tool);
+    memcpy(q.u.tool.id, k->tool, sizeof k->tool);
+    q.u.tool.kind = SP_TOOL_PRESET;
+    (void)snprintf(q.u.tool.variant, sizeof q.u.tool.variant, "%s", k->next.name);
+    struct tool_ref *r = xcalloc(1, sizeof *r);
+    r->core = k->core;
+    memcpy(r->tool, k->tool, sizeof r->tool);
+    k->running = true, k->ended = false, k->open = 0, k->why[0] = 0;
+    timer_arm(&k->limit, LIMIT_NS);
+    if (spawn_call(k->core->spawn, &q, NULL, 0, tool_started, r, &e)) {
+        free(r);
+        timer_arm(&k->limit, 0);
+    }
+}
+
+static void batch_begun(void *arg) { batch_one(arg, NULL); }
+
+void presets_load(struct core *c, const char *const *names, size_t n, void (*done)(void *arg, const struct err *e), void *arg)
+{
+    struct batch *b = xcalloc(1, sizeof *b);
+    *b = (struct batch){.left = 1, .done = done, .arg = arg, .loop = c->loop};
+    if (!c->presets)
+        c->presets = xcalloc(1, sizeof *c->presets);
+    for (size_t i = 0; i < n; i++) {
+        struct lookup *k = map_get(&c->presets->by_name, names[i]);
+        const char *said = operators(names[i]);
+        if (!k) {
+            k = xcalloc(1, sizeof *k);
+            k->core = c;
+            list_init(&k->waiters);
+            timer_init(&k->limit, c->loop, on_limit, k);
+            map_set(&c->presets->by_name, names[i], k);
+        }
+        if (!k->running && (!k->loaded || clock_mono() - k->at > (k->known.err.code ? WRONG_NS : FRESH_NS))) {
+            (void)snprintf(k->next.name, sizeof k->next.name, "%s", names[i]);
+            if (said) {
+                k->next.text = xstrdup(said);
+                lookup_over(k);
+            } else
+                run_tool(k);
+        }
+        if (k->running) {
+            struct waiter *w = xcalloc(1, sizeof *w);
+            w->batch = b;
+            b->left++;
+            list_add_tail(&k->waiters, &w->link);
+        } else if (k->known.err.code && !b->first.code)
+            b->first = k->known.err;
+    }
+    loop_defer(c->loop, batch_begun, b);
+}
+
+const struct preset *preset_get(struct core *c, const char *name)
+{
+    struct lookup *k = c->presets ? map_get(&c->presets->by_name, name) : NULL;
+    return k && k->loaded && !k->known.err.code ? &k->known : NULL;
+}
+
+void presets_free(struct core *c)
+{
+    struct map_entry *en;
+    struct waiter *w;
+    if (!c->presets)
+        return;
+    for (size_t i = 0; (en = map_next(&c->presets->by_name, &i));) {
+        struct lookup *k = en->value;
+        timer_stop(&k->limit);
+        lines_stop(&k->out), lines_stop(&k->err);
+        preset_clear(&k->known), preset_clear(&k->next);
+        list_each(w, &k->waiters, link)
+            free(w); /* their batches end with the process */
+        free(k);
+    }
+    map_free(&c->presets->by_name);
+    free(c->presets);
+    c->presets = NULL;
+}

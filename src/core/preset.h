@@ -1,0 +1,35 @@
+/* Network presets: a word in a policy that stands for wherever this host's own
+ * apt, pip, npm or git goes. Asked of the host when first used
+ * (share/tools/presets.sh, run by the spawner) and again after ten minutes; an
+ * operator's HUTCH_PRESET_<NAME> (rules, comma-separated) says it outright and
+ * may define names of its own. Main loop only. */
+#pragma once
+#include "base/err.h"
+#include "core/kv.h"
+#include "json/write.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+struct core;
+struct sp_exit;
+#define PRESETS_MAX 16
+
+struct preset_rule { char host[256]; unsigned port; bool address; };
+struct preset {
+    char name[32];
+    struct preset_rule *rule; /* from the host's tools */
+    size_t nrules;
+    char *text;               /* from the operator: comma-separated rules; then nrules is 0 */
+    struct kv env;            /* what the tool inside needs */
+    struct err err;           /* code != E_OK: it could not be told */
+};
+
+bool preset_known(struct core *c, struct str name);
+/* All of them looked up; done exactly once, later. The first that could not be told is the error. */
+void presets_load(struct core *c, const char *const *names, size_t n, void (*done)(void *arg, const struct err *e), void *arg);
+const struct preset *preset_get(struct core *c, const char *name); /* loaded, or NULL */
+void preset_put_rules(struct jw *w, const struct preset *p);       /* elements of an "allow" array */
+bool preset_tool_exit(struct core *c, const struct sp_exit *ex);   /* false: not ours */
+void presets_free(struct core *c);
+/* One line of the script's output; exposed for its test. */
+int preset_line(struct preset *p, char *line);

@@ -1,0 +1,238 @@
+#include "core/secret.h"
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/enc.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "core/egress.h"
+#include "core/internal.h"
+#include "crypto/seal.h"
+#include "store/store.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define KEY_FILE "secrets.key"
+
+struct secrets { struct map by_name; unsigned char key[SEAL_KEY]; };
+
+/* ---- the key ------------------------------------------------------------------------------------------------------ */
+
+static int key_parse(const char *text, unsigned char key[SEAL_KEY], struct err *e)
+{
+    struct str s = str_trim((struct str){text, strcspn(text, "\r\n")});
+    if (s.n != 2 * SEAL_KEY || !hex_decode(s.p, s.n, key))
+        return err_set(e, E_INVALID, "the key for secrets must be %d hex digits", 2 * SEAL_KEY);
+    return 0;
+}
+
+static int key_load(struct core *c, unsigned char key[SEAL_KEY], struct err *e)
+{
+    if (*c->cfg.secrets_key)
+        return key_parse(c->cfg.secrets_key, key, e);
+    auto_free char *text = fd_slurp_at(c->home_fd, KEY_FILE, 256, NULL);
+    if (text) {
+        int rc = key_parse(text, key, e);
+        explicit_bzero(text, strlen(text));
+        return rc;
+    }
+    if (errno != ENOENT)
+        return err_sys(e, errno, KEY_FILE);
+    char hex[2 * SEAL_KEY + 2];
+    random_bytes(key, SEAL_KEY);
+    hex_encode(key, SEAL_KEY, hex);
+    auto_fd fd = openat(c->home_fd, KEY_FILE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    bool ok = fd >= 0 && fd_write_all(fd, hex, 2 * SEAL_KEY) && fd_write_all(fd, "\n", 1) && !fsync(fd);
+    explicit_bzero(hex, sizeof hex);
+    return ok ? 0 : err_sys(e, errno, KEY_FILE);
+}
+
+/* ---- rows --------------------------------------------------------------------------------------------------------- */
+
+static void secret_free(struct secret *s)
+{
+    free(s->name), free(s->sealed);
+    free(s);
+}
+
+static void store_row(struct core *c, const struct secret *s, void (*done)(void *, const struct err *), void *arg)
+{
+    struct secret_row r = {.name = s->name, .sandbox = *s->sandbox ? s->sandbox : NULL, .sealed = s->sealed, .created_wall_ns = s->created_ns, .updated_wall_ns = s->updated_ns,
+                           .calls_max = (int64_t)s->calls_max, .bytes_max = (int64_t)s->bytes_max, .calls = (int64_t)s->calls, .bytes = (int64_t)s->bytes};
+    store_put_secret(c->store, &r, done, arg);
+}
+
+static int load_row(void *arg, const struct secret_row *r)
+{
+    struct core *c = arg;
+    struct secret *s = xcalloc(1, sizeof *s);
+    s->name = xstrdup(r->name);
+    s->sealed = xstrdup(r->sealed ? r->sealed : "");
+    (void)snprintf(s->sandbox, sizeof s->sandbox, "%s", r->sandbox ? r->sandbox : "");
+    s->created_ns = r->created_wall_ns, s->updated_ns = r->updated_wall_ns;
+    s->calls_max = (uint64_t)r->calls_max, s->bytes_max = (uint64_t)r->bytes_max, s->calls = (uint64_t)r->calls, s->bytes = (uint64_t)r->bytes;
+    map_set(&c->secrets->by_name, s->name, s);
+    return 0;
+}
+
+int secrets_load(struct core *c, struct err *e)
+{
+    c->secrets = xcalloc(1, sizeof *c->secrets);
+    if (key_load(c, c->secrets->key, e))
+        return -1;
+    return store_load_secrets(c->store, load_row, c, e);
+}
+
+void secrets_free(struct core *c)
+{
+    struct map_entry *en;
+    if (!c->secrets)
+        return;
+    for (size_t i = 0; (en = map_next(&c->secrets->by_name, &i));)
+        secret_free(en->value);
+    map_free(&c->secrets->by_name);
+    explicit_bzero(c->secrets->key, SEAL_KEY);
+    free(c->secrets);
+    c->secrets = NULL;
+}
+
+struct secret *secret_find(struct core *c, const char *name) { return map_get(&c->secrets->by_name, name); }
+
+static int by_name(const void *a, const void *b) { return strcmp((*(struct secret *const *)a)->name, (*(struct secret *const *)b)->name); }
+
+size_t secret_list(struct core *c, struct secret **ret, size_t max)
+{
+    struct map_entry *en;
+    size_t n = 0;
+    for (size_t i = 0; n < max && (en = map_next(&c->secrets->by_name, &i));)
+        if (!*((struct secret *)en->value)->sandbox)
+            ret[n++] = en->value;
+    qsort(ret, n, sizeof *ret, by_name);
+    return n;
+}
+
+/* ---- values ------------------------------------------------------------------------------------------------------- */
+
+int secret_put(struct core *c, const struct secret_spec *sp, void (*done)(void *arg, const struct err *e), void *arg, struct err *e)
+{
+    struct secret *s = secret_find(c, sp->name);
+    if (!name_ok(str_of(sp->name)))
+        return err_set(e, E_INVALID, "name: must match [a-z0-9][a-z0-9-]{0,62}");
+    if (!sp->value.n || sp->value.n > GATE_SECRET_MAX)
+        return err_set(e, E_INVALID, "value: 1 to %u bytes", GATE_SECRET_MAX);
+    for (size_t i = 0; i < sp->value.n; i++)
+        if ((unsigned char)sp->value.p[i] < 0x20 || sp->value.p[i] == 0x7f)
+            return err_set(e, E_INVALID, "value: a header cannot hold control characters or line ends");
+    if (!s && c->secrets->by_name.n >= SECRETS_MAX)
+        return err_set(e, E_QUOTA, "there are %d secrets already", SECRETS_MAX);
+    if (s && !sp->sandbox && *s->sandbox)
+        return err_set(e, E_CONFLICT, "the name '%s' is taken", sp->name);
+    if (!s) {
+        s = xcalloc(1, sizeof *s);
+        s->name = xstrdup(sp->name);
+        s->created_ns = clock_wall();
+        if (sp->sandbox)
+            (void)snprintf(s->sandbox, sizeof s->sandbox, "%s", sp->sandbox);
+        map_set(&c->secrets->by_name, s->name, s);
+    } else if (s->calls_max != sp->calls_max || s->bytes_max != sp->bytes_max) {
+        s->calls = s->bytes = 0;
+    }
+    struct buf sealed = {0};
+    seal(c->secrets->key, str_of(s->name), sp->value, &sealed);
+    free(s->sealed);
+    s->sealed = buf_take(&sealed);
+    s->updated_ns = clock_wall();
+    s->calls_max = sp->calls_max, s->bytes_max = sp->bytes_max;
+    store_row(c, s, done, arg);
+    egress_secret(c, s->name);
+    return 0;
+}
+
+int secret_delete(struct core *c, const char *name, struct err *e)
+{
+    struct secret *s = secret_find(c, name);
+    if (!s || *s->sandbox)
+        return err_set(e, E_NOT_FOUND, "there is no secret '%.63s'", name);
+    map_del(&c->secrets->by_name, name);
+    store_del_secret(c->store, name, NULL, NULL);
+    egress_secret(c, name);
+    secret_free(s);
+    return 0;
+}
+
+void secrets_of_sandbox_drop(struct core *c, const char *sandbox)
+{
+    struct map_entry *en;
+    for (size_t i = 0; c->secrets && (en = map_next(&c->secrets->by_name, &i));) {
+        struct secret *s = en->value;
+        if (strcmp(s->sandbox, sandbox))
+            continue;
+        map_del(&c->secrets->by_name, s->name);
+        store_del_secret(c->store, s->name, NULL, NULL);
+        egress_secret(c, s->name);
+        secret_free(s);
+    }
+}
+
+static bool open_one(struct core *c, const struct secret *s, secret_fn *fn, void *arg)
+{
+    auto_buf plain = {0};
+    struct err e;
+    struct gate_budget b = {.calls_max = s->calls_max, .bytes_max = s->bytes_max, .calls = s->calls, .bytes = s->bytes};
+    if (unseal(c->secrets->key, str_of(s->name), str_of(s->sealed), &plain, &e)) {
+        log_error("secret '%s': %s", s->name, e.msg);
+        return false;
+    }
+    fn(arg, s->name, (struct str){plain.p, plain.n}, &b);
+    explicit_bzero(plain.p, plain.n);
+    return true;
+}
+
+void secret_each(struct core *c, secret_fn *fn, void *arg)
+{
+    struct map_entry *en;
+    for (size_t i = 0; (en = map_next(&c->secrets->by_name, &i));)
+        (void)open_one(c, en->value, fn, arg); /* logged there */
+}
+
+bool secret_open(struct core *c, const char *name, secret_fn *fn, void *arg)
+{
+    struct secret *s = secret_find(c, name);
+    return s && open_one(c, s, fn, arg);
+}
+
+void secret_seal(struct core *c, const char *about, const char *plain, struct buf *ret) { seal(c->secrets->key, str_of(about), str_of(plain), ret); }
+int secret_unseal(struct core *c, const char *about, const char *sealed, struct buf *ret, struct err *e)
+{
+    return unseal(c->secrets->key, str_of(about), str_of(sealed), ret, e);
+}
+
+/* ---- use ---------------------------------------------------------------------------------------------------------- */
+
+struct refresh { struct core *core; void (*done)(void *arg); void *arg; };
+
+static void refreshed(void *arg, const struct err *e, const struct gate_secret_stat *st, size_t n)
+{
+    struct refresh r = *(struct refresh *)arg;
+    free(arg);
+    for (size_t i = 0; !e && r.core->secrets && i < n; i++) {
+        struct secret *s = secret_find(r.core, st[i].id);
+        if (!s || (s->calls >= st[i].calls && s->bytes >= st[i].bytes))
+            continue;
+        s->calls = st[i].calls, s->bytes = st[i].bytes;
+        store_row(r.core, s, NULL, NULL);
+    }
+    if (r.done)
+        r.done(r.arg);
+}
+
+void secret_refresh(struct core *c, void (*done)(void *arg), void *arg)
+{
+    struct refresh *r = xcalloc(1, sizeof *r);
+    *r = (struct refresh){c, done, arg};
+    gate_secret_stats(egress_client(c), NULL, refreshed, r);
+}
