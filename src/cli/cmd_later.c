@@ -27,7 +27,6 @@ static int on_sandbox(struct cli *x, struct args *a, const char *method, const c
 
 static int exec_pause(struct cli *x, struct args *a) { return on_sandbox(x, a, "POST", "pause", NULL); }
 static int exec_resume(struct cli *x, struct args *a) { return on_sandbox(x, a, "POST", "resume", NULL); }
-static int exec_egress(struct cli *x, struct args *a) { return on_sandbox(x, a, "GET", "egress", NULL); }
 static int exec_snapshots(struct cli *x, struct args *a) { return (void)a, post_shown(x, "GET", "/v1/snapshots", NULL); }
 
 static int exec_fork(struct cli *x, struct args *a)
@@ -55,36 +54,6 @@ static int exec_snapshot(struct cli *x, struct args *a)
     auto_buf b = {0};
     one_member(&b, "name", args_str(a, "name", NULL));
     return on_sandbox(x, a, "POST", "snapshots", &b);
-}
-
-static int exec_net(struct cli *x, struct args *a)
-{
-    if (a->n == 1)
-        return on_sandbox(x, a, "GET", "network", NULL);
-    auto_buf b = {0};
-    struct jw w;
-    bool allow = !strncmp(a->v[1], "allow=", 6);
-    jw_init(&w, &b);
-    jw_obj(&w);
-    jw_kv_str(&w, "mode", allow ? "allow" : a->v[1]);
-    if (allow) {
-        char *rest = a->v[1] + 6, *host;
-        jw_kv_arr(&w, "allow");
-        while ((host = strsep(&rest, ",")))
-            jw_strz(&w, host);
-        jw_end(&w);
-    }
-    jw_end(&w);
-    return on_sandbox(x, a, "PUT", "network", &b);
-}
-
-static int exec_url(struct cli *x, struct args *a)
-{
-    uint64_t port;
-    if (!str_u64(str_of(a->v[1]), &port) || port < 1 || port > 65535)
-        return cli_usage(x, "url: want a port from 1 to 65535");
-    auto_free char *t = url("/v1/sandboxes/{}/url?port={}", a->v[0], a->v[1]);
-    return post_shown(x, "GET", t, NULL);
 }
 
 
@@ -157,8 +126,5 @@ const struct cmd cmd_resume = {.name = "resume", .usage = "ID", .help = "resume 
 const struct cmd cmd_fork = {.name = "fork", .usage = "ID [-n N]", .help = "copy a running sandbox", .opts = fork_opts, ONE_ID, .exec = exec_fork};
 const struct cmd cmd_snapshot = {.name = "snapshot", .usage = "ID [--name N]", .help = "keep the state of a sandbox", .opts = snap_opts, ONE_ID, .exec = exec_snapshot};
 const struct cmd cmd_snapshots = {.name = "snapshots", .usage = "", .help = "list snapshots", .opts = json_opts, .exec = exec_snapshots};
-const struct cmd cmd_egress = {.name = "egress", .usage = "ID", .help = "connections a sandbox made or tried", .opts = json_opts, ONE_ID, .exec = exec_egress};
-const struct cmd cmd_net = {.name = "net", .usage = "ID [none|open|allow=host,…]", .help = "show or set what a sandbox may reach", .opts = json_opts, .min = 1, .max = 2, .words = "@id", .exec = exec_net};
-const struct cmd cmd_url = {.name = "url", .usage = "ID PORT", .help = "the address of a port inside", .opts = json_opts, .min = 2, .max = 2, .words = "@id", .exec = exec_url};
 const struct cmd cmd_eval = {.name = "eval", .usage = "[-l LANG] [--in ID] CODE|-", .help = "evaluate code and show its results", .opts = eval_opts, .min = 1, .max = 1, .exec = exec_eval};
 const struct cmd cmd_mcp = {.name = "mcp", .usage = "", .help = "speak MCP on standard input and output", .exec = exec_mcp};

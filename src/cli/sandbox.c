@@ -24,27 +24,12 @@ static int put_number(struct cli *x, struct jw *w, struct args *a, const char *o
     return 0;
 }
 
-/* none | open | allow=host,host */
 static int put_network(struct cli *x, struct jw *w, const char *s)
 {
     if (!s)
         return 0;
-    bool allow = !strncmp(s, "allow=", 6);
-    if (!allow && strcmp(s, "none") != 0 && strcmp(s, "open") != 0)
-        return err_set(&x->err, E_INVALID, "--net: want none, open or allow=host,…");
-    jw_kv_obj(w, "network");
-    jw_kv_str(w, "mode", allow ? "allow" : s);
-    if (allow) {
-        auto_free char *list = xstrdup(s + 6);
-        char *rest = list, *host;
-        jw_kv_arr(w, "allow");
-        while ((host = strsep(&rest, ",")))
-            if (*host)
-                jw_strz(w, host);
-        jw_end(w);
-    }
-    jw_end(w);
-    return 0;
+    jw_key(w, "network");
+    return json_network(x, w, s);
 }
 
 static int put_volumes(struct cli *x, struct jw *w, struct args *a)

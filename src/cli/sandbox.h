@@ -10,12 +10,14 @@
         {"cpu", 0, 's', "N", "cores, may be a fraction (1)", NULL}, {"memory", 'm', 's', "MIB", "memory in MiB (512)", NULL},        \
         {"disk", 0, 's', "MIB", "disk in MiB (4096)", NULL}, {"timeout", 0, 's', "S", "life time: seconds, or 5m, 1h30m (300)", NULL}, \
         {"env", 'e', 'l', "K=V", "environment of every process; repeats", NULL},                                                     \
-        {"net", 0, 's', "MODE", "none, open or allow=host,… (none)", "none open allow="},                                            \
+        {"net", 0, 's', "MODE", "none, open or allow=host,@preset,… (none)", "none open allow="},                                            \
         {"volume", 'v', 'l', "NAME:/path[:ro]", "attach a volume; repeats", NULL}, {"meta", 0, 'l', "K=V", "metadata; repeats", NULL}
 
 /* timeout_s: -1 takes --timeout as it is; otherwise sent instead of it. Builds template base first if it is missing and may_build. */
 int sandbox_create(struct cli *x, struct args *a, int64_t timeout_s, bool may_build, struct json **ret);
 void sandbox_kill_quiet(struct cli *x, const char *id); /* best effort: the last thing before leaving */
+/* "none", "open", "allow=host,@preset" as a policy; cmd_net.c */
+int json_network(struct cli *x, struct jw *w, const char *s);
 void sandbox_tier(struct json *sb, char out[48]);       /* "vm/tcg" */
 
 /* POST whose answer is a build's NDJSON; the body is JSON, or a file (then content_type is its type). */

@@ -81,7 +81,7 @@ static int text_or_file(char **out, const char *var, size_t max, struct err *e)
     const char *v = getenv(var);
     if (!v || !*v)
         return 0;
-    *out = *v == '@' ? fd_slurp_at(AT_FDCWD, v + 1, max, NULL) : xstrndup(v, max);
+    *out = *v == '@' ? fd_slurp_at(AT_FDCWD, v + 1, max, NULL) : xstrdup(v);
     return *out ? 0 : err_sys(e, errno, "%s: %s", var, v + 1);
 }
 

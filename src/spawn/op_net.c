@@ -7,6 +7,7 @@
 #include "spawn/server.h"
 #include "spawn/server_task.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define EGRESS_PIDS 64u
@@ -78,6 +79,11 @@ static int start(struct server *s, struct box *b, struct err *e)
     const char *argv[] = {g.bin, "--run", s->run, "--log", logs, "--share", s->share, "--uid", g.uid, "--allow-uid", g.allow};
     for (unsigned i = 0; i < sizeof argv / sizeof *argv; i++)
         g.argv[n++] = argv[i];
+    const char *ca = getenv("SSL_CERT_FILE"); /* the operator's, from the environment the daemon was started in */
+    if (ca && *ca == '/' && !access(ca, R_OK)) {
+        g.argv[n++] = "--ca-file";
+        g.argv[n++] = ca;
+    }
     b->limit = (struct cgroup_limit){(uint64_t)EGRESS_MIB << 20, 0, EGRESS_PIDS, false};
     if (cgroup_make(&s->cg, b->id, &b->limit, &b->cg, e))
         return -1;

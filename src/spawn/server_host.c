@@ -372,6 +372,9 @@ void server_fini(struct server *s)
         log_warn("%s", e.msg);
     cgroup_host_close(&s->cg, true);
     net_host_close(&s->net);
+    char sock[PATH_LEN];
+    (void)snprintf(sock, sizeof sock, "%s/egress.sock", s->run);
+    (void)unlink(sock); /* its process was killed with the rest */
     server_unlisten(s);
     seccomp_free(&s->f_box);
     seccomp_free(&s->f_vm);

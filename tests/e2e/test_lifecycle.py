@@ -239,11 +239,11 @@ def bad_members_are_refused(t):
     cases = [{"template": 7}, {"template": ""}, {"cpu": 0}, {"cpu": 65}, {"cpu": -1}, {"cpu": "1"}, {"memory_mib": 127},
              {"memory_mib": 65537}, {"memory_mib": 512.5}, {"disk_mib": 1}, {"disk_mib": 1048577}, {"env": {"A": 1}}, {"env": {"A=B": "x"}},
              {"env": {"": "x"}}, {"env": {"A\u0000": "x"}}, {"env": []}, {"metadata": {"k": 1}}, {"metadata": {str(i): "v" for i in range(65)}},
-             {"metadata": {"k": "v" * 4097}}, {"isolation": "jail"}, {"tiemout_s": 3}, {"network": {"mode": "lan"}}]
+             {"metadata": {"k": "v" * 4097}}, {"isolation": "jail"}, {"tiemout_s": 3}, {"network": {"mode": "lan"}}, {"network": {"mode": "allow", "allow": ["a b"]}}, {"network": {"presets": ["nosuch"]}},
+             {"network": {"mode": "open", "private": ["10.0.0.0/8"]}}, {"network": {"inject": [{"domain": "a.org", "secret": "nosuch", "header": "x"}]}}]
     for c in cases:
-        e = refuses("invalid unsupported" if "network" in c else "invalid too_large" if "metadata" in c else "invalid", t.create, **{"isolation": "container", **c})
+        e = refuses("invalid too_large" if "metadata" in c else "invalid", t.create, **{"isolation": "container", **c})
         true(e.message, "a message")
-    refuses("unsupported", t.create, isolation="container", network={"mode": "open"})
     refuses("not_found", t.create, isolation="container", template="no-such-template")
     equal(t.c.sandboxes(), [], "nothing was left behind")
 

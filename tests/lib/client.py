@@ -301,6 +301,10 @@ class Client:
         r = self.call("POST", path, json_body=obj if obj is not None else {}, **kw)
         return r.json() if r.body else None
 
+    def put(self, path, obj=None, **kw):
+        r = self.call("PUT", path, json_body=obj, **kw)
+        return r.json() if r.body else None
+
     def delete(self, path, /, **query):
         return self.call("DELETE", path, query=query or None)
 

@@ -4,7 +4,7 @@
 #include "api/native/native.h"
 #include "api/params.h"
 #include "base/clock.h"
-#include "crypto/digest.h"
+#include "core/network.h"
 #include <stdio.h>
 
 /* ---- rendering ---- */
@@ -72,7 +72,7 @@ void put_listed(struct jw *w, const struct sandbox *sb, bool detail)
         if (e2b_secure(sb))
             jw_kv_str(w, "envdAccessToken", sb->token);
         jw_kv_str(w, "domain", *domain ? domain : NULL);
-        if (internet)
+        if (internet && *internet)
             jw_kv_bool(w, "allowInternetAccess", !strcmp(internet, "true"));
         else
             jw_kv_null(w, "allowInternetAccess");
@@ -108,7 +108,7 @@ struct sandbox *e2b_sandbox(struct api *a, struct http_stream *s)
 }
 
 /* ---- create ---- */
-struct creating { struct sandbox_spec sp; struct e2b_found t; };
+struct creating { struct sandbox_spec sp; struct e2b_found t; struct network_spec net; };
 
 static int read_timeout(struct api *a, struct json *j, const char *key, int64_t def, uint32_t *ret, struct err *e)
 {
@@ -119,57 +119,6 @@ static int read_timeout(struct api *a, struct json *j, const char *key, int64_t 
     if (v > (int64_t)max)
         return err_set(e, E_INVALID, "Timeout cannot be greater than %u hours", max / 3600);
     *ret = v > 0 ? (uint32_t)v : 0;
-    return 0;
-}
-
-static bool host_mask_ok(struct str v)
-{
-    for (size_t i = 0; i < v.n; i++)
-        if (v.p[i] <= ' ' || v.p[i] > '~' || strchr("/\\\"<>@#?", v.p[i]))
-            return false;
-    return v.n > 0 && v.n < 256;
-}
-
-static const char egress[] = "sandboxes have no network here yet, so a list or rule could not be enforced";
-
-static int refuse_egress(struct json *net, struct err *e)
-{
-    static const char *const lists[] = {"allowOut", "denyOut", "rules", "egressProxy", "httpsPorts"};
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        struct json *v = json_get(net, lists[i]);
-        enum json_type k = json_kind(v);
-        if (v && ((k != JSON_ARR && k != JSON_OBJ) || json_len(v)))
-            return err_set(e, E_INVALID, "network.%s is not supported: %s", lists[i],
-                           i == 4 ? "services inside are reached over plain HTTP" : egress);
-    }
-    return 0;
-}
-
-static int read_network(struct json *j, struct kv *opt, struct err *e)
-{
-    struct json *net = NULL;
-    struct str mask = {0};
-    bool internet, public;
-    if (json_bool(j, "allow_internet_access", true, &internet, e) || json_obj(j, "network", &net, false, e))
-        return -1;
-    if (json_get(j, "allow_internet_access"))
-        kv_set(opt, S("e2b.internet"), internet ? S("true") : S("false"));
-    if (!net)
-        return 0;
-    if (refuse_egress(net, e) || json_bool(net, "allowPublicTraffic", true, &public, e) || json_str(net, "maskRequestHost", &mask, false, e))
-        return -1;
-    if (mask.p && !host_mask_ok(mask))
-        return err_set(e, E_INVALID, "network.maskRequestHost: not a host name");
-    if (mask.p)
-        kv_set(opt, S("e2b.mask_host"), mask);
-    if (!public) {
-        char token[41];
-        token_make("", 20, token);
-        kv_set(opt, S("e2b.traffic_token"), str_of(token));
-    }
-    auto_buf text = {0};
-    json_dump(net, &text);
-    kv_set(opt, S("e2b.network"), (struct str){text.p, text.n});
     return 0;
 }
 
@@ -231,7 +180,7 @@ static int read_create(struct api *a, struct json *j, bool v2, struct creating *
     if (!sp->timeout_s)
         return err_set(e, E_INVALID, "Timeout must be greater than 0");
     if (catalogue_resolve(api_e2b(a), ref.p, &c->t, e) || body_env(j, "envVars", &sp->env, e) || body_meta(j, "metadata", &sp->metadata, e) ||
-        read_isolation(sp, e) || read_lifecycle(j, sp, e) || read_network(j, &sp->options, e) || json_arr(j, "volumeMounts", &mounts, false, e) ||
+        read_isolation(sp, e) || read_lifecycle(j, sp, e) || e2b_network_read(a, j, &sp->options, &c->net, e) || json_arr(j, "volumeMounts", &mounts, false, e) ||
         json_bool(j, "secure", true, &secure, e))
         return -1;
     if (json_len(mounts)) {
@@ -270,6 +219,7 @@ static void create(struct http_stream *s, struct api *a, bool v2, const char *p,
 {
     struct err e;
     struct creating c = {0};
+    c.sp.network = &c.net;
     auto_json j = json_parse_obj(p, n, &e);
     if (!j || read_create(a, j, v2, &c, &e)) {
         e2b_fail(s, &e);
@@ -283,6 +233,7 @@ static void create(struct http_stream *s, struct api *a, bool v2, const char *p,
         }
     }
     kv_free(&c.sp.env), kv_free(&c.sp.metadata), kv_free(&c.sp.options);
+    network_spec_free(&c.net);
 }
 static void on_create(struct http_stream *s, void *a, const char *p, size_t n) { create(s, a, false, p, n); }
 static void on_create_v2(struct http_stream *s, void *a, const char *p, size_t n) { create(s, a, true, p, n); }
@@ -423,24 +374,6 @@ static void on_resume(struct http_stream *s, void *a, const char *p, size_t n)
         e2b_problem(s, 501, "Sandbox \"%s\" is %s and resuming does not exist yet", sb->id, state_name(sb->state));
 }
 void e2b_resume(struct http_stream *s, void *a) { e2b_body(s, a, on_resume); }
-
-/* ---- network: replaced as a whole; ingress settings stay ---- */
-static void on_network(struct http_stream *s, void *a, const char *p, size_t n)
-{
-    struct err e;
-    bool internet;
-    struct sandbox *sb = e2b_sandbox(a, s);
-    if (!sb)
-        return;
-    auto_json j = parse_or_empty(p, n, &e);
-    if (!j || refuse_egress(j, &e) || json_bool(j, "allow_internet_access", true, &internet, &e)) {
-        e2b_fail(s, &e);
-        return;
-    }
-    sandbox_set_option(sb, "e2b.internet", internet ? "true" : "false");
-    reply_none(s);
-}
-void e2b_network(struct http_stream *s, void *a) { e2b_body(s, a, on_network); }
 
 /* ---- what does not exist yet ---- */
 static void on_later(struct http_stream *s, void *a, const char *p, size_t n)

@@ -107,6 +107,11 @@ bool e2b_host_trusted(struct str authority);                                /* l
 struct sandbox *e2b_sandbox(struct api *a, struct http_stream *s); /* of {id}, alive; NULL: the 404 is out */
 http_handler e2b_create, e2b_create_v2, e2b_get, e2b_delete, e2b_timeout, e2b_refresh, e2b_connect, e2b_resume, e2b_network, e2b_later, e2b_none,
     e2b_empty, e2b_refuse, e2b_health;
+/* -- network.c -- */
+struct network_spec;
+int e2b_network_read(struct api *a, struct json *j /* body of a create */, struct kv *opt, struct network_spec *ret, struct err *e);
+int e2b_policy_read(struct api *a, struct json *net /* allowOut, denyOut, rules */, bool internet, struct network_spec *ret, struct err *e);
+void e2b_network_text(struct json *ingress, struct json *egress, struct buf *out); /* as shown again: members of either, values masked */
 http_handler e2b_metrics, e2b_metrics_batch, e2b_logs, e2b_logs_v2;
 void metrics_start(struct e2b *x);
 void metrics_stop(struct e2b *x);

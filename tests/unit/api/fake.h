@@ -10,6 +10,9 @@
 #include "core/event.h"
 #include "core/exec.h"
 #include "core/files.h"
+#include "core/egress_log.h"
+#include "core/network.h"
+#include "core/secret.h"
 #include "core/sandbox.h"
 #include "core/template.h"
 #include "core/volume.h"
@@ -58,6 +61,8 @@ static struct fake {
     struct buf recipe, upload;
     void (*metrics_cb)(void *, const struct err *, const struct sandbox_metrics *);
     void (*list_cb)(void *, const struct err *, const struct proc_info *, size_t);
+    struct { network_cb *cb; void *arg; struct buf text; } network;
+    struct { egress_page_cb *cb; void *arg; uint64_t after; unsigned limit; bool verify; struct buf filter; } egress;
     int down, keep;
 } F;
 
@@ -113,6 +118,7 @@ int sandbox_create(struct core *c, const struct sandbox_spec *spec, sandbox_cb *
     if (fake_refuses(e))
         return -1;
     F.create.cb = done, F.create.arg = arg, F.create.spec = *spec;
+    fake_set(&F.network.text, spec->network ? spec->network->text : NULL);
     fake_set(&F.create.name, spec->name);
     fake_set(&F.create.metadata, spec->metadata.n ? spec->metadata.at[0].v : NULL);
     return 0;
@@ -150,6 +156,59 @@ int sandbox_metrics(struct sandbox *sb, void (*cb)(void *, const struct err *, c
     F.metrics_cb = cb, F.cb_arg = arg;
     return fake_refuses(e) ? -1 : 0;
 }
+
+/* network.h, secret.h, egress_log.h: what the API itself does with them */
+int network_parse(struct core *c, struct json *obj, struct network_spec *ret, struct err *e)
+{
+    struct str mode = {0};
+    struct buf text = {0};
+    (void)c;
+    *ret = (struct network_spec){0};
+    if (obj && json_str(obj, "mode", &mode, false, e))
+        return -1;
+    if (obj)
+        json_dump(obj, &text);
+    if (mode.p && str_eqz(mode, "allow") && !json_get(obj, "allow"))
+        return buf_free(&text), err_set(e, E_INVALID, "network.allow: missing");
+    ret->text = obj ? buf_take(&text) : xstrdup("{}");
+    return 0;
+}
+void network_spec_free(struct network_spec *s) { free(s->text), kv_free(&s->values), *s = (struct network_spec){0}; }
+void network_put(struct jw *w, const struct sandbox *sb)
+{
+    (void)sb;
+    jw_obj(w);
+    jw_kv_str(w, "mode", "none");
+    jw_end(w);
+}
+int network_set(struct sandbox *sb, const struct network_spec *s, network_cb *cb, void *arg, struct err *e)
+{
+    (void)sb;
+    if (fake_refuses(e))
+        return -1;
+    fake_set(&F.network.text, s->text);
+    F.network.cb = cb, F.network.arg = arg;
+    return 0;
+}
+void egress_log_query(struct core *c, const struct egress_query *q, egress_page_cb *cb, void *arg)
+{
+    (void)c;
+    F.egress.cb = cb, F.egress.arg = arg, F.egress.after = q->after, F.egress.limit = q->limit, F.egress.verify = q->verify;
+    fake_set(&F.egress.filter, q->verdict);
+}
+static struct secret fake_secret = {.name = (char *)(uintptr_t)"token", .created_ns = 1000000000, .updated_ns = 1000000000, .calls = 3};
+int secret_put(struct core *c, const struct secret_spec *s, void (*done)(void *, const struct err *), void *arg, struct err *e)
+{
+    (void)c, (void)s;
+    if (fake_refuses(e))
+        return -1;
+    F.unary.cb = done, F.unary.arg = arg;
+    return 0;
+}
+int secret_delete(struct core *c, const char *name, struct err *e) { (void)c; return strcmp(name, "token") ? err_set(e, E_NOT_FOUND, "no such secret") : 0; }
+struct secret *secret_find(struct core *c, const char *name) { (void)c; return strcmp(name, "token") ? NULL : &fake_secret; }
+size_t secret_list(struct core *c, struct secret **ret, size_t max) { (void)c, (void)max; ret[0] = &fake_secret; return 1; }
+void secret_refresh(struct core *c, void (*done)(void *arg), void *arg) { loop_defer(c->loop, done, arg); }
 
 /* exec.h */
 static inline struct exec *fake_exec(const struct exec_ops *o, void *arg, struct err *e)

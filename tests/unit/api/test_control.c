@@ -136,7 +136,7 @@ TEST(create, refuses_what_it_does_not_know)
         {"{\"isolation\":\"isolate\"}", "400", "isolation: must be auto, vm or container"},
         {"{\"on_timeout\":\"pause\"}", "501", "pause"},
         {"{\"on_timeout\":\"explode\"}", "400", "on_timeout"},
-        {"{\"network\":{\"mode\":\"open\"}}", "501", "network.mode"},
+        {"{\"network\":{\"mode\":\"allow\"}}", "400", "network.allow"},
         {"{\"network\":{\"mode\":\"none\",\"x\":1}}", "400", "network.x"},
         {"{\"network\":\"none\"}", "400", "network"},
         {"{\"env\":{\"9\":\"x\"}}", "400", "variable name"},

@@ -256,12 +256,61 @@ TEST(api, create_is_translated)
     HAS(x, "\"domain\":null");
     fx_free(x);
 }
+/* Their words on the left, the policy that is asked of core on the right. */
+TEST(api, network_is_translated)
+{
+    static const struct { const char *body, *policy; } t[] = {
+        {"", "{\"mode\":\"open\",\"allow\":[],\"deny\":[]}"},
+        {",\"allow_internet_access\":true", "{\"mode\":\"open\",\"allow\":[],\"deny\":[]}"},
+        {",\"allow_internet_access\":false", "{\"mode\":\"none\",\"allow\":[]}"},
+        {",\"network\":{\"denyOut\":[\"0.0.0.0/0\"]}", "{\"mode\":\"none\",\"allow\":[]}"},
+        {",\"network\":{\"denyOut\":[\"1.1.1.1\",\"8.8.8.0/24\"]}", "{\"mode\":\"open\",\"allow\":[],\"deny\":[\"1.1.1.1\",\"8.8.8.0/24\"]}"},
+        {",\"network\":{\"denyOut\":[\"0.0.0.0/0\"],\"allowOut\":[\"1.1.1.1\",\"*.example.org\"]}",
+         "{\"mode\":\"allow\",\"allow\":[{\"cidr\":\"1.1.1.1\"},{\"domain\":\"*.example.org\"}]}"},
+        {",\"allow_internet_access\":false,\"network\":{\"allowOut\":[\"example.org\"]}", "{\"mode\":\"allow\",\"allow\":[{\"domain\":\"example.org\"}]}"},
+        {",\"network\":{\"denyOut\":[\"0.0.0.0/0\"],\"allowOut\":[\"0.0.0.0/0\"]}", "{\"mode\":\"open\",\"allow\":[],\"deny\":[]}"},
+        {",\"network\":{\"rules\":{\"a.org\":[{\"transform\":{\"headers\":{\"X-Tok\":\"v\",\"Authorization\":\"Bearer ${e2b.secrets.key}!\"}}}]}}",
+         "{\"mode\":\"open\",\"allow\":[],\"deny\":[],\"inject\":[{\"domain\":\"a.org\",\"header\":\"X-Tok\",\"value\":\"v\"},"
+         "{\"domain\":\"a.org\",\"header\":\"Authorization\",\"secret\":\"key\",\"format\":\"Bearer {secret}!\"}]}"},
+    };
+    struct fx *x = fx_new();
+    for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+        auto_buf body = {0};
+        buf_printf(&body, "{\"templateID\":\"base\"%s}", t[i].body);
+        F.create.cb = NULL;
+        fx_begin(x, "POST", "/v2/sandboxes", body.p);
+        fx_turn(x, 5);
+        CHECK(F.create.cb != NULL);
+        CHECK_STR(F.network.text.p, t[i].policy);
+        F.create.cb(F.create.arg, &x->core.sb, NULL);
+        fx_until(x, "\r\n\r\n");
+    }
+    fx_free(x);
+}
+TEST(api, network_update_replaces_egress_and_keeps_ingress)
+{
+    struct fx *x = fx_new();
+    kv_set(&x->core.sb.options, S("e2b.network"), S("{\"allowPublicTraffic\":false,\"denyOut\":[\"1.1.1.1\"]}"));
+    fx_begin(x, "PUT", "/sandboxes/" ID "/network", "{\"rules\":{\"a.org\":[{\"transform\":{\"headers\":{\"X\":\"hidden-value\"}}}]}}");
+    fx_turn(x, 5);
+    CHECK(F.network.cb != NULL);
+    F.network.cb(F.network.arg, NULL, 0);
+    fx_until(x, "\r\n\r\n");
+    HAS(x, "HTTP/1.1 204");
+    CHECK_STR(kv_get(&x->core.sb.options, "e2b.network"), "{\"allowPublicTraffic\":false,\"rules\":{\"a.org\":[{\"transform\":{\"headers\":{\"X\":\"********\"}}}]}}");
+    kv_free(&x->core.sb.options);
+    fx_free(x);
+}
 TEST(api, create_refusals)
 {
     static const struct { const char *body, *text; } bad[] = {
         {"{}", "templateID"}, {"{\"templateID\":\"a b\"}", "Invalid template reference"}, {"{\"templateID\":\"base\",\"timeout\":0}", "Timeout must be greater than 0"},
         {"{\"templateID\":\"base\",\"timeout\":999999}", "Timeout cannot be greater than 24 hours"},
-        {"{\"templateID\":\"base\",\"network\":{\"denyOut\":[\"1.1.1.1\"]}}", "network.denyOut"},
+        {"{\"templateID\":\"base\",\"network\":{\"denyOut\":[\"example.org\"]}}", "invalid denied CIDR example.org"},
+        {"{\"templateID\":\"base\",\"network\":{\"allowOut\":[\"example.org\"]}}", "denyOut must contain 0.0.0.0/0"},
+        {"{\"templateID\":\"base\",\"network\":{\"egressProxy\":{\"address\":\"p:1080\"}}}", "egressProxy"},
+        {"{\"templateID\":\"base\",\"network\":{\"httpsPorts\":[443]}}", "httpsPorts"},
+        {"{\"templateID\":\"base\",\"network\":{\"rules\":{\"a.org\":[{\"transform\":{\"headers\":{\"X\":\"${e2b.identity.tokens.t}\"}}}]}}}", "identity"},
         {"{\"templateID\":\"base\",\"network\":{\"maskRequestHost\":\"a b\"}}", "maskRequestHost"},
         {"{\"templateID\":\"base\",\"volumeMounts\":[{\"name\":\"v\",\"path\":\"/v\"}]}", "invalid mounts: volume 'v' not found"},
         {"{\"templateID\":\"base\",\"metadata\":{\"hutch.isolation\":\"none\"}}", "hutch.isolation"}, {"[", "code\":400"}, {"{\"templateID\":7}", "templateID"},
