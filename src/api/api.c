@@ -4,6 +4,8 @@
 #include "api/gate.h"
 #include "api/native/native.h"
 #include "api/params.h"
+#include "api/req.h"
+#include "core/pause.h"
 #include "core/sandbox.h"
 #include "core/volume.h"
 #include <stdlib.h>
@@ -85,6 +87,41 @@ static void e2b_handler(struct api *a, struct http_stream *s)
         e2b_problem(s, m.status, m.status == 405 ? "this path does not take that method" : m.status == 400 ? "the path is malformed" : "there is nothing at this path");
 }
 
+/* A call for a sandbox that is between two states, or asleep: it is handled when that is over. */
+struct waking { struct req r; http_handler *fn; };
+
+static void on_awake(void *arg, struct sandbox *sb, const struct err *e)
+{
+    struct waking *w = arg;
+    if (!req_back(&w->r))
+        return;
+    if (!sb) {
+        req_fail(&w->r, e, ABOUT_STATE);
+        return;
+    }
+    struct http_stream *s = http_ref(w->r.s);
+    http_handler *fn = w->fn;
+    struct api *a = w->r.api;
+    req_end(&w->r);
+    fn(s, a);
+    http_unref(s);
+}
+
+static void call_awake(struct api *a, struct http_stream *s, http_handler *fn)
+{
+    struct str id = http_param(s, "id");
+    struct sandbox *sb = name_ok(id) ? sandbox_find(a->core, id.p, NULL) : NULL;
+    if (!sb || !(sb->state == SB_PAUSING || sb->state == SB_PAUSED || sandbox_busy(sb))) {
+        fn(s, a);
+        return;
+    }
+    struct waking *w = req_new(a, s, sizeof *w, NULL);
+    w->fn = fn;
+    req_watch(&w->r);
+    req_hold(&w->r);
+    sandbox_wake(sb, on_awake, w);
+}
+
 static void no_route(struct http_stream *s, const struct route_match *m)
 {
     struct err e;
@@ -133,7 +170,10 @@ void api_handler(struct http_stream *s, void *arg)
         problem_about(s, &e, ABOUT_SOCKET);
         return;
     }
-    m.route->fn(s, a);
+    if (flags & ROUTE_WAKE)
+        call_awake(a, s, m.route->fn);
+    else
+        m.route->fn(s, a);
 }
 
 struct sandbox *api_sandbox(struct api *a, struct http_stream *s)

@@ -3,7 +3,8 @@
 #pragma once
 #include "http/router.h"
 
-enum { ROUTE_OPEN = 1 /* no key needed */, ROUTE_SOCKET = 2 /* unix socket only */ };
+enum { ROUTE_OPEN = 1 /* no key needed */, ROUTE_SOCKET = 2 /* unix socket only */,
+       ROUTE_WAKE = 4 /* needs the sandbox {id} awake: waits for a pause or resume under way, resumes it if it asked for that */ };
 
 struct api_route {
     const char *method, *pattern;

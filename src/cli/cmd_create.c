@@ -21,6 +21,7 @@ static int exec_create(struct cli *x, struct args *a)
 
 static const struct opt opts[] = {CREATE_OPTS,
                                   {"on-timeout", 0, 's', "WHAT", "kill or pause when the time is up (kill)", "kill pause"},
+                                  {"auto-resume", 0, 'f', NULL, "any call wakes it while it is paused", NULL},
                                   {"no-build", 0, 'f', NULL, "do not build template base when it is missing", NULL},
                                   OPT_JSON,
                                   OPT_END};

@@ -49,8 +49,15 @@ static void block(struct json *sb, struct buf *out)
         (void)snprintf(text, sizeof text, "%.20s, %.3g ms", jget_str(start, "path", "-"), jget_f64(start, "ms", 0));
         row(out, "start", text);
     }
-    if (!end)
+    if (json_get(sb, "paused")) {
+        struct json *p = json_get(sb, "paused");
+        bool memory = false;
+        (void)json_bool(p, "memory", false, &memory, NULL); /* an older daemon's answer lacks it */
+        (void)snprintf(text, sizeof text, "%.20s, %s", jget_str(p, "kind", "-"), memory ? "with its memory" : "files only");
+        row(out, "paused", text);
+    } else if (!end) {
         row_time(out, "expires", sb, "expires_at", true);
+    }
     (void)snprintf(text, sizeof text, "%lld s, then %.20s", (long long)jget_i64(sb, "timeout_s", 0), jget_str(sb, "on_timeout", "kill"));
     row(out, "timeout", text);
     (void)snprintf(text, sizeof text, "%lld", (long long)jget_i64(sb, "generation", 0));

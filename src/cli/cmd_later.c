@@ -25,8 +25,6 @@ static int on_sandbox(struct cli *x, struct args *a, const char *method, const c
     return post_shown(x, method, t, body);
 }
 
-static int exec_pause(struct cli *x, struct args *a) { return on_sandbox(x, a, "POST", "pause", NULL); }
-static int exec_resume(struct cli *x, struct args *a) { return on_sandbox(x, a, "POST", "resume", NULL); }
 static int exec_snapshots(struct cli *x, struct args *a) { return (void)a, post_shown(x, "GET", "/v1/snapshots", NULL); }
 
 static int exec_fork(struct cli *x, struct args *a)
@@ -121,8 +119,6 @@ static const struct opt eval_opts[] = {{"language", 'l', 's', "LANG", "python, j
                                        EVAL_OPTS,
                                        OPT_JSON,
                                        OPT_END};
-const struct cmd cmd_pause = {.name = "pause", .usage = "ID", .help = "pause a sandbox", .opts = json_opts, ONE_ID, .exec = exec_pause};
-const struct cmd cmd_resume = {.name = "resume", .usage = "ID", .help = "resume a paused sandbox", .opts = json_opts, ONE_ID, .exec = exec_resume};
 const struct cmd cmd_fork = {.name = "fork", .usage = "ID [-n N]", .help = "copy a running sandbox", .opts = fork_opts, ONE_ID, .exec = exec_fork};
 const struct cmd cmd_snapshot = {.name = "snapshot", .usage = "ID [--name N]", .help = "keep the state of a sandbox", .opts = snap_opts, ONE_ID, .exec = exec_snapshot};
 const struct cmd cmd_snapshots = {.name = "snapshots", .usage = "", .help = "list snapshots", .opts = json_opts, .exec = exec_snapshots};

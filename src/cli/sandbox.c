@@ -78,6 +78,8 @@ static int create_body(struct cli *x, struct args *a, int64_t timeout_s, struct 
         jw_kv_i64(&w, "timeout_s", t);
     if (args_str(a, "on-timeout", NULL))
         jw_kv_str(&w, "on_timeout", args_str(a, "on-timeout", NULL));
+    if (args_flag(a, "auto-resume"))
+        jw_kv_bool(&w, "auto_resume", true);
     int i = 0;
     if (args_list(a, "env", &i)) {
         if (json_env(x, &w, "env", a, "env"))

@@ -256,6 +256,17 @@ void call_cancel(struct call *c)
         send_frame(c->agent, FR_CANCEL, 0, c->stream, NULL, 0);
 }
 
+void agent_cut(struct agent *a, const struct err *why)
+{
+    for (int i = 0; i < BUCKETS; i++)
+        while (!list_empty(&a->bucket[i])) {
+            struct call *c = container_of(a->bucket[i].next, struct call, link);
+            if (!a->broken && !c->cancelled)
+                send_frame(a, FR_CANCEL, 0, c->stream, NULL, 0); /* its answer will find nobody */
+            end_call(c, why, (struct rec){0});
+        }
+}
+
 static void on_response(struct call *c, const struct frame *f)
 {
     if (!f->n) {

@@ -40,4 +40,6 @@ void call_cancel(struct call *c); /* FR_CANCEL; no callback after this */
 
 struct loop *agent_loop(const struct agent *a);
 size_t agent_open(const struct agent *a); /* calls without an answer yet */
+void agent_cut(struct agent *a, const struct err *why); /* every open call ends with it; the channel stays */
+
 uint64_t agent_bytes_in(const struct agent *a);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define CONFIGURE_NS (30 * NS_PER_S)
+#define BOOT_NS      (120 * NS_PER_S)
 
 struct remover { struct list link; void (*fn)(void *arg); void *arg; };
 
@@ -47,7 +48,7 @@ static void on_deadline(void *arg)
 {
     struct box *b = arg;
     struct err e;
-    err_set(&e, E_TIMEOUT, "the sandbox did not get ready within %d s", (int)(CONFIGURE_NS / NS_PER_S));
+    err_set(&e, E_TIMEOUT, "the sandbox did not get ready within %d s", (int)((b->booting ? BOOT_NS : CONFIGURE_NS) / NS_PER_S));
     finish(b, &e);
 }
 
@@ -122,13 +123,40 @@ void box_remove(struct box *b, void (*done)(void *arg), void *arg)
     b->agent = NULL;
     vm_free(b->vm);
     b->vm = NULL;
-    struct sp_req q = {.op = SP_REMOVE};
+    struct sp_req q = {.op = b->keep_files ? SP_RELEASE : SP_REMOVE};
     memcpy(q.u.id.id, b->id, sizeof b->id);
     struct err e;
     if (spawn_call(b->core->spawn, &q, NULL, 0, removed, b, &e)) {
         struct sp_rep rep = {.rc = 0}; /* the spawner is gone and took the box with it */
         removed(b, &rep, NULL, 0);
     }
+}
+
+struct files_wait { void (*done)(void *arg); void *arg; };
+static void files_removed(void *arg, const struct sp_rep *rep, int *fds, int nfds)
+{
+    (void)fds, (void)nfds;
+    struct files_wait w = *(struct files_wait *)arg;
+    free(arg);
+    if (rep->rc)
+        log_warn("files of a box: %s", rep->err.msg);
+    if (w.done)
+        w.done(w.arg);
+}
+
+void box_remove_files(struct core *c, const char *id, void (*done)(void *arg), void *arg)
+{
+    struct sp_req q = {.op = SP_REMOVE};
+    struct err e;
+    struct files_wait *w = xcalloc(1, sizeof *w);
+    *w = (struct files_wait){done, arg};
+    (void)snprintf(q.u.id.id, sizeof q.u.id.id, "%s", id);
+    if (!spawn_call(c->spawn, &q, NULL, 0, files_removed, w, &e))
+        return;
+    log_warn("files of box %s: %s", id, e.msg); /* the next start finds them without an owner */
+    free(w);
+    if (done)
+        loop_defer(c->loop, done, arg);
 }
 
 void box_leave(struct box *b)
@@ -199,12 +227,13 @@ static void start_failed(struct box *b, const struct err *e)
 }
 
 /* Waits that no object of ours can cancel carry the id: the box may be gone when they end. */
-struct box_ref { struct core *core; char id[22]; };
+struct box_ref { struct core *core; char id[22]; bool keep_files; };
 
 static struct box_ref *ref_new(const struct box *b)
 {
     struct box_ref *r = xcalloc(1, sizeof *r);
     r->core = b->core;
+    r->keep_files = b->keep_files;
     memcpy(r->id, b->id, sizeof r->id);
     return r;
 }
@@ -254,11 +283,28 @@ static void container_start(struct box *b)
     }
 }
 
+static void ignore_end(void *arg, const struct sp_rep *rep, int *fds, int nfds) { (void)arg, (void)rep, (void)fds, (void)nfds; }
+
+/* The box was removed while its process was still being made: that removal came too early for it. */
+static void end_late(struct core *c, struct vm *vm, bool keep_files)
+{
+    struct sp_req q = {.op = keep_files ? SP_RELEASE : SP_REMOVE};
+    struct err e;
+    if (!vm)
+        return;
+    (void)snprintf(q.u.id.id, sizeof q.u.id.id, "%s", vm_id(vm));
+    vm_free(vm);
+    if (spawn_call(c->spawn, &q, NULL, 0, ignore_end, NULL, &e))
+        log_warn("box %s: %s", q.u.id.id, e.msg);
+}
+
 static void vm_started(void *arg, struct vm *vm, const struct err *e)
 {
+    struct core *c = ((struct box_ref *)arg)->core;
+    bool keep = ((struct box_ref *)arg)->keep_files;
     struct box *b = ref_take(arg);
     if (!b) {
-        vm_free(vm); /* its process went with SP_REMOVE */
+        end_late(c, vm, keep);
         return;
     }
     if (e) {
@@ -284,6 +330,35 @@ static void variant_ready(void *arg, struct vm_variant *v, const struct err *e)
     struct vm_limits lim = {.limit = box_limit(&b->spec), .low_priority = b->low_priority};
     vm_start(b->core->vmh, v, b->id, &lim, vm_started, ref_new(b));
     vm_variant_unref(v);
+}
+
+static void resume_later(void *arg)
+{
+    struct box *b = ref_take(arg);
+    if (!b)
+        return;
+    if (b->spec.tier == TIER_CONTAINER) {
+        container_start(b);
+        return;
+    }
+    struct vm_limits lim = {.limit = box_limit(&b->spec)};
+    if (b->booting)
+        vm_boot(b->core->vmh, b->id, &lim, vm_started, ref_new(b));
+    else
+        vm_resume(b->core->vmh, b->id, &lim, vm_started, ref_new(b));
+}
+
+struct box *box_resume(struct core *c, const char *id, const struct box_spec *spec, bool boot, box_cb *cb, void *arg)
+{
+    struct box *b = box_new(c, spec);
+    (void)snprintf(b->id, sizeof b->id, "%s", id);
+    b->keep_files = true;
+    b->torn = !boot;
+    b->booting = boot;
+    b->cb = cb, b->cb_arg = arg;
+    map_set(&c->boxes, b->id, b);
+    loop_defer(c->loop, resume_later, ref_new(b));
+    return b;
 }
 
 static void start_later(void *arg)
@@ -321,7 +396,9 @@ static void configured(void *arg, const struct err *e, struct rec r)
         struct str k;
         if (rec_get(r, T_KERNEL, &k) && str_utf8(k))
             (void)snprintf(b->kernel, sizeof b->kernel, "%.*s", (int)(k.n > 79 ? 79 : k.n), k.p);
-        b->phase = BOX_LIVE;
+        if (!b->resuming)
+            b->phase = BOX_LIVE;
+        b->booting = false;
     }
     finish(b, e);
 }
@@ -362,7 +439,7 @@ static void put_identity(struct buf *rec, const struct box *b, const struct box_
     rec_put_str(rec, T_SANDBOX, id->sandbox);
     rec_put_str(rec, T_USER, id->user);
     rec_put_str(rec, T_CWD, id->workdir);
-    rec_put_u64(rec, T_FLAGS, (b->spec.tier == TIER_CONTAINER ? CFG_NO_CLOCK : 0u) | (id->prime ? CFG_PRIME : 0u) | (id->takeover || id->rehearsal ? CFG_TAKEOVER : 0u));
+    rec_put_u64(rec, T_FLAGS, (b->spec.tier == TIER_CONTAINER ? CFG_NO_CLOCK : 0u) | (id->prime ? CFG_PRIME : 0u) | (id->takeover || id->rehearsal ? CFG_TAKEOVER : 0u) | (id->resume ? CFG_RESUME : 0u));
     char **env = id->env ? kv_to_env(id->env) : NULL;
     for (char **p = env; p && *p; p++)
         rec_put_str(rec, T_ENV, *p);
@@ -381,7 +458,8 @@ void box_configure(struct box *b, const struct box_identity *id, box_cb *cb, voi
     static const struct call_ops ops = {.done = configured};
     struct err e = {0};
     b->cb = cb, b->cb_arg = arg;
-    timer_arm(&b->deadline, CONFIGURE_NS);
+    timer_arm(&b->deadline, b->booting ? BOOT_NS : CONFIGURE_NS);
+    b->resuming = id->resume;
     if (b->vm && !b->restored) {
         b->restored = true;
         if (vm_run_state(b->vm) == VM_SLOT)
@@ -392,7 +470,7 @@ void box_configure(struct box *b, const struct box_identity *id, box_cb *cb, voi
         vm_cont(b->vm, woken, b);
     }
     if (!b->synced)
-        agent_sync(b->agent, b->phase == BOX_LIVE /* adopted: may be torn */, synced, b);
+        agent_sync(b->agent, b->torn || b->phase == BOX_LIVE /* adopted */, synced, b);
     if (b->low_priority && !id->prime && !id->rehearsal) {
         b->low_priority = false;
         struct sp_req q = {.op = SP_LIMITS};
@@ -433,6 +511,27 @@ void box_rest(struct box *b, box_cb *cb, void *arg)
         vm_stop(b->vm, rested, b);
     else
         loop_defer(b->core->loop, rest_container, b);
+}
+
+static void box_froze(void *arg, const struct sp_rep *rep, int *fds, int nfds)
+{
+    (void)fds, (void)nfds;
+    struct box *b = ref_take(arg);
+    if (b)
+        finish(b, rep->rc ? &rep->err : NULL);
+}
+
+void box_freeze(struct box *b, bool on, box_cb *cb, void *arg)
+{
+    struct sp_req q = {.op = on ? SP_FREEZE : SP_THAW};
+    struct err e;
+    struct box_ref *r = ref_new(b);
+    memcpy(q.u.id.id, b->id, sizeof b->id);
+    b->cb = cb, b->cb_arg = arg;
+    if (spawn_call(b->core->spawn, &q, NULL, 0, box_froze, r, &e)) {
+        free(r);
+        finish(b, &e);
+    }
 }
 
 /* ---- adopt ---- */

@@ -35,6 +35,7 @@ struct box_identity {
     bool takeover;                                   /* the daemon restarted, the guest did not */
     bool prime;                                      /* no identity yet: a template or a pool member is being made */
     bool rehearsal;                                  /* a pool member: as the claim will be, without hooks */
+    bool resume;                                     /* itself, from disk: it stays frozen until OP_THAW, and phase WAITING */
 };
 
 struct box;
@@ -51,6 +52,10 @@ struct box {
     struct sandbox *owner;
     struct list pool;    /* in a pool class while unowned */
     bool low_priority, removing, synced, restored;
+    bool keep_files;     /* boxes/<id> outlives it: a paused sandbox's */
+    bool torn;           /* the channel may hold half a frame of an earlier life */
+    bool booting;        /* a kernel comes up: configure may take longer */
+    bool resuming;       /* configured, still frozen */
     int64_t started_mono;
     char kernel[80];     /* from the agent's answer to configure */
     /* the one operation in flight */
@@ -66,10 +71,16 @@ struct box *box_start(struct core *c, const struct box_spec *spec, bool low_prio
 void box_configure(struct box *b, const struct box_identity *id, box_cb *cb, void *arg);
 /* Stop a VM that was configured for priming: READY. A container: nothing to do. */
 void box_rest(struct box *b, box_cb *cb, void *arg);
+/* Start the machine of boxes/<id> again, as it was saved or (boot) from its files alone; a container always boots. As
+ * box_start; but boxes/<id> stays, whatever happens, until keep_files is cleared. */
+struct box *box_resume(struct core *c, const char *id, const struct box_spec *spec, bool boot, box_cb *cb, void *arg);
+/* Everything in a container stands still, its agent too; and goes on. */
+void box_freeze(struct box *b, bool on, box_cb *cb, void *arg);
 /* Take over a box of an earlier daemon; then box_configure() as usual (torn stream). */
 void box_adopt(struct core *c, const char *id, const struct box_spec *spec, box_cb *cb, void *arg);
 /* Kill, clean, forget. done when the spawner said that nothing is left; b is freed after it. May be called at any phase. */
 void box_remove(struct box *b, void (*done)(void *arg), void *arg);
+void box_remove_files(struct core *c, const char *id, void (*done)(void *arg), void *arg); /* of a box that does not run */
 /* Did the kernel's OOM killer act in this container since *seen? (A VM's agent knows by itself: answers false.) */
 int box_ask_oom(struct box *b, uint64_t *seen, void (*cb)(void *arg, const struct err *e, bool oom), void *arg);
 void box_stat(struct box *b, void (*cb)(void *arg, const struct err *e, const struct sp_stat *st), void *arg);

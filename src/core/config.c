@@ -118,6 +118,7 @@ int config_load(struct config *c, struct err *e)
         tier(&c->default_tier, "HUTCH_DEFAULT_ISOLATION", TIER_VM, e) || tier(&c->min_tier, "HUTCH_MIN_ISOLATION", TIER_CONTAINER, e) ||
         number(&c->pool_vm, "HUTCH_POOL_VM", 2, 0, 1000, e) || number(&c->pool_vm_started, "HUTCH_POOL_PRESTARTED", 1, 0, 1000, e) ||
         number(&c->pool_container, "HUTCH_POOL_CONTAINER", 4, 0, 1000, e) ||
+        number(&c->standby_s, "HUTCH_STANDBY", 300, 0, 31536000, e) ||
         number(&c->max_sandboxes, "HUTCH_MAX_SANDBOXES", 1000, 1, 100000, e) ||
         number(&c->def_memory_mib, "HUTCH_DEFAULT_MEMORY", 512, 128, 65536, e) ||
         number(&c->def_disk_mib, "HUTCH_DEFAULT_DISK", 4096, 64, 1u << 20, e) ||

@@ -11,6 +11,8 @@
 #include "core/egress.h"
 #include "core/preset.h"
 #include "core/secret.h"
+#include "core/pause.h"
+#include "core/policy.h"
 #include "core/pool.h"
 #include "core/template.h"
 #include "core/variant.h"
@@ -156,6 +158,7 @@ struct core *core_new(struct loop *l, struct jobs *jobs, const struct config *cf
         log_warn("no code contexts: %s", e->msg);
     egress_start(c);
     pool_start(c);
+    policy_start(c);
     timer_arm(&c->sweep, SWEEP_NS);
     return c;
 fail:
@@ -227,6 +230,38 @@ static void stop_one(void *arg, struct sandbox *sb, const struct err *e)
     one_less(arg);
 }
 
+static void stop_kill(struct core *c, struct sandbox *sb)
+{
+    c->stop_waiting++;
+    if (sandbox_kill(sb, END_SHUTDOWN, "the daemon was shut down", stop_one, c, NULL))
+        c->stop_waiting--;
+}
+
+static void stop_paused(void *arg, struct sandbox *sb, const struct err *e)
+{
+    struct sandbox_ref r = sandbox_ref_take(arg);
+    sb = map_get(&r.core->sandboxes, r.id);
+    if (e && sb) {
+        log_warn("sandbox %s: not paused: %s", r.id, e->msg);
+        stop_kill(r.core, sb);
+    }
+    one_less(r.core);
+}
+
+/* What would be paused at its timeout is paused now; what is in standby has to leave memory. */
+static void stop_sandbox(struct core *c, struct sandbox *sb)
+{
+    struct pause_spec how = {.files_only = sb->life.files_only && sb->state == SB_RUNNING};
+    bool keeps = (sb->state == SB_RUNNING && sb->on_timeout == ON_TIMEOUT_PAUSE) || (sb->state == SB_PAUSED && sb->tier == TIER_VM);
+    struct sandbox_ref *r = keeps ? sandbox_ref_new(sb) : NULL;
+    c->stop_waiting++;
+    if (keeps && !sandbox_pause(sb, &how, stop_paused, r, NULL))
+        return;
+    free(r);
+    c->stop_waiting--;
+    stop_kill(c, sb);
+}
+
 void core_stop(struct core *c, bool keep, void (*done)(void *arg), void *arg)
 {
     if (c->stopping)
@@ -239,11 +274,9 @@ void core_stop(struct core *c, bool keep, void (*done)(void *arg), void *arg)
     size_t i = 0;
     while (!keep && (en = map_next(&c->sandboxes, &i))) {
         struct sandbox *sb = en->value;
-        if (sb->state == SB_GONE || sb->state == SB_FAILED)
-            continue;
-        c->stop_waiting++;
-        if (sandbox_kill(sb, END_SHUTDOWN, "the daemon was shut down", stop_one, c, NULL))
-            c->stop_waiting--;
+        if (sb->state == SB_GONE || sb->state == SB_FAILED || (sb->state == SB_PAUSED && sb->life.paused == PAUSE_DISK && !sandbox_busy(sb)))
+            continue; /* what is on disk stays there */
+        stop_sandbox(c, sb);
     }
     /* what no sandbox owns (the pool, ends under way) does not outlive us either way */
     for (i = 0; !c->spawn_lost && (en = map_next(&c->boxes, &i));) {
@@ -263,6 +296,7 @@ void core_free(struct core *c)
     if (!c)
         return;
     timer_stop(&c->sweep);
+    policy_stop(c);
     pool_stop(c);
     struct map_entry *en;
     for (size_t i = 0; (en = map_next(&c->boxes, &i));)

@@ -3,6 +3,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "core/core.h"
+#include "core/box.h"
 #include "core/event.h"
 #include "core/sandbox.h"
 
@@ -54,6 +55,7 @@ struct core {
     struct list builds;
     void (*stop_fn)(void *arg);
     void *stop_arg;
+    struct timer policy;  /* see policy.h */
     struct timer sweep;   /* forgets gone sandboxes after a day */
     int64_t last_created_ns;
 };
@@ -62,7 +64,18 @@ int auth_load(struct core *c, struct err *e);
 void auth_free(struct core *c);
 int templates_load(struct core *c, struct err *e);
 void templates_free(struct core *c);
-/* sandbox.c, for box and recovery */
+/* sandbox.c, for pause, box and recovery */
+int sandbox_advance(struct sandbox *sb, enum sb_event ev, struct err *e);
+void sandbox_announce(struct sandbox *sb);
+void sandbox_set_end(struct sandbox *sb, enum end_reason why, const char *message);
+void sandbox_arm_expiry(struct sandbox *sb, int64_t in_ns);
+void sandbox_use_template(struct sandbox *sb, int by);
+void sandbox_store_durable(struct sandbox *sb, void (*done)(void *arg, const struct err *e), void *arg); /* survives a power cut */
+struct box_spec sandbox_box_spec(const struct sandbox *sb);
+/* For waits that outlive the sandbox. */
+struct sandbox_ref { struct core *core; char id[22]; };
+struct sandbox_ref *sandbox_ref_new(struct sandbox *sb);
+struct sandbox_ref sandbox_ref_take(void *ref); /* frees it */
 void sandbox_box_ended(struct sandbox *sb, enum end_reason why, const char *message, bool host_fault);
 struct sandbox *sandbox_adopt_row(struct core *c, const void *row /* struct sandbox_row */);
 void sandbox_configure(struct sandbox *sb, void (*cb)(void *arg, struct box *b, const struct err *e), void *arg); /* network.c: with its network in force */

@@ -202,7 +202,7 @@ static void started(void *arg, struct box *b, const struct err *e)
     box_configure(b, &id, configured, p);
 }
 
-static size_t host_free_mib(void)
+size_t host_free_mib(void)
 {
     size_t kib = 0;
     FILE *f = fopen("/proc/meminfo", "re");

@@ -1,7 +1,9 @@
 /* After a start: bring the stored rows, the spawner's boxes and the files of
  * boxes/ to one truth. A row whose box lives is adopted; a row whose box is
  * gone says so; a box or folder that no row owns is removed. */
+#include "backend/vm/vm.h"
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "core/box.h"
 #include "core/internal.h"
@@ -16,6 +18,7 @@
 struct recovery {
     struct core *core;
     struct map alive; /* box id -> (void*)1 */
+    struct map kept;  /* likewise: files of paused ones */
     size_t waiting;   /* adoptions and removals under way */
     void (*done)(void *arg, const struct err *e);
     void *arg;
@@ -25,6 +28,7 @@ static void finish(struct recovery *r, const struct err *e)
 {
     r->done(r->arg, e);
     map_free(&r->alive);
+    map_free(&r->kept);
     free(r);
 }
 
@@ -33,6 +37,8 @@ static void one_less(struct recovery *r)
     if (!--r->waiting)
         finish(r, NULL);
 }
+
+static void release_id(struct recovery *r, const char *id);
 
 /* ---- adoption ---- */
 struct adoption { struct recovery *r; char sandbox[22]; };
@@ -71,31 +77,120 @@ static void attached(void *arg, struct box *b, const struct err *e)
     sandbox_configure(sb, adopted, a);
 }
 
+static void adopt(struct recovery *r, struct sandbox *sb)
+{
+    struct adoption *a = xcalloc(1, sizeof *a);
+    a->r = r;
+    memcpy(a->sandbox, sb->id, sizeof a->sandbox);
+    struct box_spec spec = sandbox_box_spec(sb);
+    map_del(&r->alive, sb->box_id);
+    r->waiting++;
+    sb->state = SB_RUNNING; /* a pause that was under way did not happen: adoption thaws it */
+    sb->life.paused = PAUSE_NONE;
+    if (sb->tier == TIER_VM)
+        vm_saved_drop(r->core->vmh, sb->box_id);
+    box_adopt(r->core, sb->box_id, &spec, attached, a);
+}
+
+/* Its machine is not there. Was it saved under the row's generation? Then the pause (or a resume that was never written
+ * down) counts; anything else that lies there is of an earlier time. */
+static bool is_saved(struct core *c, const struct sandbox *sb, struct vm_saved *ret)
+{
+    struct err e;
+    if (sb->tier != TIER_VM || !c->vmh || !*sb->box_id)
+        return false;
+    if (vm_saved_read(c->vmh, sb->box_id, ret, &e)) {
+        if (e.code != E_NOT_FOUND)
+            log_warn("sandbox %s: %s", sb->id, e.msg);
+        return e.code == E_CONFLICT && ret->generation == sb->generation; /* there, but of another emulator: it says so when resumed */
+    }
+    return ret->generation == sb->generation;
+}
+
+/* Its machine stands still, as the row says: taken over, not woken. */
+static void standby_attached(void *arg, struct box *b, const struct err *e)
+{
+    struct adoption a = *(struct adoption *)arg;
+    struct sandbox *sb = map_get(&a.r->core->sandboxes, a.sandbox);
+    free(arg);
+    if (e) {
+        sandbox_lost(sb, END_HOST_FAULT, "its machine ended while the daemon was away");
+    } else {
+        sb->box = b;
+        b->owner = sb;
+        sandbox_use_template(sb, 1);
+        log_info("sandbox %s: in standby", sb->id);
+    }
+    one_less(a.r);
+}
+
+static void adopt_standby(struct recovery *r, struct sandbox *sb)
+{
+    struct adoption *a = xcalloc(1, sizeof *a);
+    a->r = r;
+    memcpy(a->sandbox, sb->id, sizeof a->sandbox);
+    struct box_spec spec = sandbox_box_spec(sb);
+    map_del(&r->alive, sb->box_id);
+    r->waiting++;
+    if (sb->tier == TIER_VM)
+        vm_saved_drop(r->core->vmh, sb->box_id);
+    box_adopt(r->core, sb->box_id, &spec, standby_attached, a);
+}
+
+static bool has_files(const struct core *c, const struct sandbox *sb)
+{
+    char path[32];
+    (void)snprintf(path, sizeof path, "boxes/%s", sb->box_id);
+    return *sb->box_id && !faccessat(c->home_fd, path, F_OK, 0);
+}
+
+static void keep_paused(struct recovery *r, struct sandbox *sb)
+{
+    if (map_del(&r->alive, sb->box_id))
+        release_id(r, sb->box_id); /* of a resume that was never written down, or of a pause that was not yet over */
+    map_set(&r->kept, sb->box_id, r);
+    sandbox_use_template(sb, 1);
+    log_info("sandbox %s: paused", sb->id);
+}
+
+static void settle_row(struct recovery *r, struct sandbox *sb)
+{
+    struct vm_saved saved = {0};
+    bool alive = *sb->box_id && map_get(&r->alive, sb->box_id), up = sb->state == SB_RUNNING || sb->state == SB_PAUSING;
+    if (sb->state == SB_PAUSED && sb->life.paused == PAUSE_DISK) {
+        keep_paused(r, sb);
+    } else if (sb->state == SB_PAUSED && alive) {
+        adopt_standby(r, sb);
+    } else if (up && alive) {
+        adopt(r, sb);
+    } else if ((up || sb->state == SB_PAUSED) && is_saved(r->core, sb, &saved)) {
+        sb->state = SB_PAUSED;
+        sb->life.paused = PAUSE_DISK;
+        sb->life.memory = saved.memory;
+        sb->life.bytes = saved.bytes;
+        sb->life.paused_ns = saved.at_wall_ns;
+        sandbox_store(sb, NULL, NULL);
+        keep_paused(r, sb);
+    } else if (sb->state == SB_PAUSING && sb->tier == TIER_CONTAINER && sb->life.paused == PAUSE_DISK && has_files(r->core, sb)) {
+        sb->state = SB_PAUSED; /* it was to be stopped, and it is */
+        sb->life.paused_ns = clock_wall();
+        sandbox_store(sb, NULL, NULL);
+        keep_paused(r, sb);
+    } else if (sb->state == SB_STOPPING) {
+        sandbox_lost(sb, END_KILLED, "");
+    } else {
+        sandbox_lost(sb, END_HOST_FAULT, "the host or the spawner was restarted, its machine is gone");
+    }
+}
+
 static void adopt_rows(struct recovery *r)
 {
-    struct core *c = r->core;
     struct map_entry *en;
     size_t i = 0;
-    while ((en = map_next(&c->sandboxes, &i))) {
+    while ((en = map_next(&r->core->sandboxes, &i))) {
         struct sandbox *sb = en->value;
-        if (sb->state == SB_GONE || sb->state == SB_FAILED)
-            continue;
-        bool alive = *sb->box_id && map_get(&r->alive, sb->box_id);
-        if (sb->state == SB_RUNNING && alive) {
-            struct adoption *a = xcalloc(1, sizeof *a);
-            a->r = r;
-            memcpy(a->sandbox, sb->id, sizeof a->sandbox);
-            struct box_spec spec = {.tier = sb->tier, .cpu_millis = sb->cpu_millis, .memory_mib = sb->memory_mib, .disk_mib = sb->disk_mib};
-            memcpy(spec.template_id, sb->template_id, sizeof spec.template_id);
-            map_del(&r->alive, sb->box_id);
-            r->waiting++;
-            box_adopt(c, sb->box_id, &spec, attached, a);
-            continue;
-        }
-        if (sb->state == SB_STOPPING)
-            sandbox_lost(sb, END_KILLED, "");
-        else
-            sandbox_lost(sb, END_HOST_FAULT, "the host or the spawner was restarted, its machine is gone");
+        if (sb->state != SB_GONE && sb->state != SB_FAILED)
+            settle_row(r, sb);
     }
 }
 
@@ -108,9 +203,9 @@ static void removed(void *arg, const struct sp_rep *rep, int *fds, int nfds)
     one_less(arg);
 }
 
-static void remove_id(struct recovery *r, const char *id)
+static void end_id(struct recovery *r, const char *id, uint32_t op)
 {
-    struct sp_req q = {.op = SP_REMOVE};
+    struct sp_req q = {.op = op};
     struct err e;
     (void)snprintf(q.u.id.id, sizeof q.u.id.id, "%s", id);
     r->waiting++;
@@ -119,6 +214,8 @@ static void remove_id(struct recovery *r, const char *id)
         r->waiting--;
     }
 }
+static void remove_id(struct recovery *r, const char *id) { end_id(r, id, SP_REMOVE); }
+static void release_id(struct recovery *r, const char *id) { end_id(r, id, SP_RELEASE); }
 
 static void remove_leftovers(struct recovery *r)
 {
@@ -134,7 +231,7 @@ static void remove_leftovers(struct recovery *r)
         return;
     }
     for (struct dirent *de; (de = readdir(d));)
-        if (id_ok(str_of(de->d_name)) && !map_get(&r->core->boxes, de->d_name) && !map_get(&r->alive, de->d_name))
+        if (id_ok(str_of(de->d_name)) && !map_get(&r->core->boxes, de->d_name) && !map_get(&r->alive, de->d_name) && !map_get(&r->kept, de->d_name))
             remove_id(r, de->d_name);
     (void)closedir(d);
 }
@@ -156,7 +253,7 @@ static void listed(void *arg, const struct sp_rep *rep, int *fds, int nfds)
         if (l->item[i].alive)
             map_set(&r->alive, l->item[i].id, r);
         else
-            remove_id(r, l->item[i].id);
+            release_id(r, l->item[i].id); /* its files are looked at with those of the others */
     }
     if (l->more && l->n) {
         page(r, l->item[l->n - 1].id);

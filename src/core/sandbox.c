@@ -8,6 +8,7 @@
 #include "core/context.h"
 #include "core/internal.h"
 #include "core/network.h"
+#include "core/pause.h"
 #include "core/pool.h"
 #include "core/prime.h"
 #include "core/template.h"
@@ -47,9 +48,9 @@ const char *sandbox_boundary(const struct sandbox *sb)
 }
 
 /* ---- rows and events ---- */
-void sandbox_store(struct sandbox *sb, store_done *done, void *arg)
+static void store_row(struct sandbox *sb, bool durable, store_done *done, void *arg)
 {
-    char *env = kv_to_json(&sb->env), *meta = kv_to_json(&sb->metadata), *options = kv_to_json(&sb->options);
+    char *env = kv_to_json(&sb->env), *meta = kv_to_json(&sb->metadata), *options = kv_to_json(&sb->options), *life = life_to_json(&sb->life);
     struct sandbox_row r = {
         .id = sb->id, .name = sb->name, .box_id = *sb->box_id ? sb->box_id : NULL, .template_id = sb->template_id, .template_name = sb->template_name,
         .tier = tier_name(sb->tier), .state = state_name(sb->state), .cpu_millis = sb->cpu_millis, .memory_mib = sb->memory_mib,
@@ -58,14 +59,40 @@ void sandbox_store(struct sandbox *sb, store_done *done, void *arg)
         .end_reason = end_name(sb->end_reason), .end_message = sb->end_message, .env_json = env, .metadata_json = meta,
         .network_json = options, .generation = (int64_t)sb->generation, .token = sb->token, .start_path = sb->start_path,
         .start_ns = (int64_t)(sb->start_ms * 1e6), .kernel = sb->kernel, .boot_id = sb->core->host_boot_id,
+        .life_json = life, .durable = durable,
     };
     store_put_sandbox(sb->core->store, &r, done, arg);
     free(env);
     free(meta);
     free(options);
+    free(life);
+}
+void sandbox_store(struct sandbox *sb, store_done *done, void *arg) { store_row(sb, false, done, arg); }
+void sandbox_store_durable(struct sandbox *sb, store_done *done, void *arg) { store_row(sb, true, done, arg); }
+
+struct sandbox_ref *sandbox_ref_new(struct sandbox *sb)
+{
+    struct sandbox_ref *s = xcalloc(1, sizeof *s);
+    s->core = sb->core;
+    memcpy(s->id, sb->id, sizeof s->id);
+    return s;
 }
 
-static void announce(struct sandbox *sb)
+struct sandbox_ref sandbox_ref_take(void *ref)
+{
+    struct sandbox_ref r = *(struct sandbox_ref *)ref;
+    free(ref);
+    return r;
+}
+
+struct box_spec sandbox_box_spec(const struct sandbox *sb)
+{
+    struct box_spec spec = {.tier = sb->tier, .cpu_millis = sb->cpu_millis, .memory_mib = sb->memory_mib, .disk_mib = sb->disk_mib};
+    memcpy(spec.template_id, sb->template_id, sizeof spec.template_id);
+    return spec;
+}
+
+void sandbox_announce(struct sandbox *sb)
 {
     struct buf b = {0};
     struct jw w;
@@ -77,6 +104,10 @@ static void announce(struct sandbox *sb)
         jw_kv_str(&w, "path", sb->start_path);
         jw_kv_f64(&w, "ms", sb->start_ms);
     }
+    if (sb->state == SB_PAUSED) {
+        jw_kv_str(&w, "kind", pause_name(sb->life.paused));
+        jw_kv_bool(&w, "memory", sb->life.memory);
+    }
     if (sb->end_reason) {
         jw_kv_str(&w, "reason", end_name(sb->end_reason));
         jw_kv_str(&w, "message", sb->end_message);
@@ -87,7 +118,7 @@ static void announce(struct sandbox *sb)
     buf_free(&b);
 }
 
-static int advance(struct sandbox *sb, enum sb_event ev, struct err *e)
+int sandbox_advance(struct sandbox *sb, enum sb_event ev, struct err *e)
 {
     int next = state_next(sb->state, ev);
     if (next < 0)
@@ -96,7 +127,7 @@ static int advance(struct sandbox *sb, enum sb_event ev, struct err *e)
     return 0;
 }
 
-static void set_end(struct sandbox *sb, enum end_reason why, const char *message)
+void sandbox_set_end(struct sandbox *sb, enum end_reason why, const char *message)
 {
     if (sb->end_reason)
         return; /* the first cause is the cause */
@@ -113,11 +144,15 @@ static void on_expiry(void *arg)
         timer_arm(&sb->expiry, sb->expires_mono - clock_mono());
         return;
     }
+    struct pause_spec how = {.files_only = sb->life.files_only};
+    struct err e;
+    if (sb->on_timeout == ON_TIMEOUT_PAUSE && !sandbox_pause(sb, &how, NULL, NULL, &e))
+        return;
     (void)snprintf(m, sizeof m, "its timeout of %u s has passed", sb->timeout_s);
     (void)sandbox_kill(sb, END_TIMEOUT, m, NULL, NULL, NULL); /* only refused when it is ending anyway */
 }
 
-static void arm_expiry(struct sandbox *sb, int64_t in_ns)
+void sandbox_arm_expiry(struct sandbox *sb, int64_t in_ns)
 {
     sb->expires_mono = clock_mono() + in_ns;
     sb->expires_ns = clock_wall() + in_ns;
@@ -135,62 +170,16 @@ struct sandbox *sandbox_find(struct core *c, const char *id_or_name, struct err 
     return sb;
 }
 
-static int newest_first(const void *a, const void *b)
-{
-    const struct sandbox *x = *(struct sandbox *const *)a, *y = *(struct sandbox *const *)b;
-    return x->created_ns < y->created_ns ? 1 : x->created_ns > y->created_ns ? -1 : strcmp(x->id, y->id);
-}
-
-static bool matches(const struct sandbox *sb, const struct sandbox_filter *f)
-{
-    if (f->states ? !(f->states & 1u << sb->state) : sb->state == SB_GONE)
-        return false;
-    if (f->name && (!sb->name || strcmp(sb->name, f->name)))
-        return false;
-    if (f->template && strcmp(sb->template_name, f->template) && strcmp(sb->template_id, f->template))
-        return false;
-    for (size_t i = 0; i < f->meta.n; i++) {
-        const char *v = kv_get(&sb->metadata, f->meta.at[i].k);
-        if (!v || strcmp(v, f->meta.at[i].v))
-            return false;
-    }
-    return true;
-}
-
-size_t sandbox_list(struct core *c, const struct sandbox_filter *f, struct sandbox **ret, size_t max, bool *ret_more, struct err *e)
-{
-    int64_t before = INT64_MAX;
-    *ret_more = false;
-    if (f->cursor && *f->cursor && !str_i64(str_of(f->cursor), &before)) {
-        err_set(e, E_INVALID, "cursor: not one that a list returned");
-        return SIZE_MAX;
-    }
-    struct sandbox **all = xcalloc(c->sandboxes.n + 1, sizeof *all);
-    struct map_entry *en;
-    size_t i = 0, n = 0;
-    while ((en = map_next(&c->sandboxes, &i))) {
-        struct sandbox *sb = en->value;
-        if (sb->created_ns < before && matches(sb, f))
-            all[n++] = sb;
-    }
-    qsort(all, n, sizeof *all, newest_first);
-    size_t limit = f->limit && f->limit < max ? f->limit : max;
-    *ret_more = n > limit;
-    if (n > limit)
-        n = limit;
-    memcpy(ret, all, n * sizeof *all);
-    free(all);
-    return n;
-}
-
 struct agent *sandbox_agent(struct sandbox *sb, struct err *e)
 {
     if (sb->state == SB_RUNNING && sb->box && sb->box->phase == BOX_LIVE && sb->box->agent)
         return sb->box->agent;
     if (sb->state == SB_GONE || sb->state == SB_STOPPING || sb->state == SB_FAILED)
         err_set(e, E_GONE, "sandbox %s is %s%s%s", sb->id, state_name(sb->state), sb->end_message ? ": " : "", sb->end_message ? sb->end_message : "");
+    else if (sb->state == SB_PAUSED && !sb->transit)
+        err_set(e, E_CONFLICT, "sandbox %s is paused; resume it first", sb->id);
     else
-        err_set(e, sb->state == SB_CREATING ? E_UNAVAILABLE : E_CONFLICT, "sandbox %s is %s", sb->id, state_name(sb->state));
+        err_set(e, E_UNAVAILABLE, "sandbox %s is %s", sb->id, sb->transit && sb->state == SB_PAUSED ? "resuming" : state_name(sb->state));
     return NULL;
 }
 
@@ -244,7 +233,7 @@ void sandbox_sweep(struct core *c)
     }
 }
 
-static void use_template(struct sandbox *sb, int by)
+void sandbox_use_template(struct sandbox *sb, int by)
 {
     struct template *t = map_get(&sb->core->templates, sb->template_id);
     if (t)
@@ -268,41 +257,29 @@ static void tell_waiters(struct sandbox *sb)
     }
 }
 
-struct stored { struct core *core; char id[22]; };
-
 static void end_stored(void *arg, const struct err *e)
 {
-    struct stored s = *(struct stored *)arg;
-    free(arg);
+    struct sandbox_ref s = sandbox_ref_take(arg);
     if (e)
         log_error("sandbox %s: storing its end: %s", s.id, e->msg);
     struct sandbox *sb = map_get(&s.core->sandboxes, s.id);
     if (!sb)
         return;
-    announce(sb);
+    sandbox_announce(sb);
     tell_waiters(sb);
-}
-
-static struct stored *stored_new(struct sandbox *sb)
-{
-    struct stored *s = xcalloc(1, sizeof *s);
-    s->core = sb->core;
-    memcpy(s->id, sb->id, sizeof s->id);
-    return s;
 }
 
 static void box_gone(void *arg)
 {
-    struct stored s = *(struct stored *)arg;
-    free(arg);
+    struct sandbox_ref s = sandbox_ref_take(arg);
     struct sandbox *sb = map_get(&s.core->sandboxes, s.id);
     if (!sb || sb->state != SB_STOPPING)
         return;
-    (void)advance(sb, SBE_ENDED, NULL);
+    (void)sandbox_advance(sb, SBE_ENDED, NULL);
     if (!sb->ended_ns)
         sb->ended_ns = clock_wall();
     volumes_detach(sb);
-    sandbox_store(sb, end_stored, stored_new(sb));
+    sandbox_store(sb, end_stored, sandbox_ref_new(sb));
 }
 
 static void release(struct sandbox *sb)
@@ -327,8 +304,12 @@ static void drop_box(struct sandbox *sb, void (*done)(void *arg), void *arg)
         sb->prime = NULL;
     }
     if (b) {
-        use_template(sb, -1);
+        sandbox_use_template(sb, -1);
+        b->keep_files = false;
         box_remove(b, done, arg);
+    } else if (sb->life.paused == PAUSE_DISK) {
+        sandbox_use_template(sb, -1);
+        box_remove_files(sb->core, sb->box_id, done, arg);
     } else if (done) {
         loop_defer(sb->core->loop, done, arg);
     }
@@ -345,37 +326,45 @@ int sandbox_kill(struct sandbox *sb, enum end_reason why, const char *message, s
     }
     if (sb->state == SB_STOPPING)
         return 0;
-    if (advance(sb, SBE_KILL, e))
+    if (sandbox_advance(sb, SBE_KILL, e))
         return -1;
-    set_end(sb, why, message);
+    struct err ended;
+    err_set(&ended, E_GONE, "sandbox %s ended meanwhile: %s", sb->id, message);
+    transit_abort(sb, &ended);
+    sandbox_set_end(sb, why, message);
     sb->ended_ns = clock_wall();
     release(sb);
-    announce(sb);
-    drop_box(sb, box_gone, stored_new(sb));
+    sandbox_announce(sb);
+    drop_box(sb, box_gone, sandbox_ref_new(sb));
     return 0;
 }
 
 /* Its machine is gone or useless: a guest's own doing ends it, a fault of the host leaves it `failed` to be seen. */
 void sandbox_box_ended(struct sandbox *sb, enum end_reason why, const char *message, bool host_fault)
 {
+    struct err ended;
+    if (transit_box_lost(sb, message))
+        return;
     if (!host_fault) {
         (void)sandbox_kill(sb, why, message, NULL, NULL, NULL); /* refused only when it is ending already */
         return;
     }
-    if (advance(sb, SBE_FAIL, NULL))
+    if (sandbox_advance(sb, SBE_FAIL, NULL))
         return;
-    set_end(sb, why, message);
+    err_set(&ended, E_GONE, "sandbox %s failed: %s", sb->id, message);
+    transit_abort(sb, &ended);
+    sandbox_set_end(sb, why, message);
     sb->ended_ns = clock_wall();
     release(sb);
     drop_box(sb, NULL, NULL);
-    sandbox_store(sb, end_stored, stored_new(sb));
+    sandbox_store(sb, end_stored, sandbox_ref_new(sb));
     log_warn("sandbox %s failed: %s", sb->id, message);
 }
 
 void sandbox_lost(struct sandbox *sb, enum end_reason why, const char *message)
 {
     if (sb->state == SB_STOPPING) { /* its end was under way: finish it */
-        box_gone(stored_new(sb));
+        box_gone(sandbox_ref_new(sb));
         return;
     }
     sandbox_box_ended(sb, why, message, true);
@@ -393,11 +382,11 @@ static void create_failed(struct creation *cr, struct sandbox *sb, const struct 
     struct err copy = *e;
     cr->core->create_failures++;
     if (sb && sb->state == SB_CREATING) {
-        (void)advance(sb, SBE_FAIL, NULL);
-        set_end(sb, END_HOST_FAULT, copy.msg);
+        (void)sandbox_advance(sb, SBE_FAIL, NULL);
+        sandbox_set_end(sb, END_HOST_FAULT, copy.msg);
         release(sb);
         drop_box(sb, NULL, NULL);
-        announce(sb);
+        sandbox_announce(sb);
         volumes_detach(sb);
         sandbox_forget(sb); /* the caller got the reason; nothing of it stays */
     }
@@ -421,7 +410,7 @@ static void running_stored(void *arg, const struct err *e)
         return;
     }
     cr->core->creates++;
-    announce(sb);
+    sandbox_announce(sb);
     created(cr, sb, NULL);
 }
 
@@ -470,10 +459,10 @@ static void commands_ready(void *arg, const struct err *e)
 
 static void ready(struct creation *cr, struct sandbox *sb)
 {
-    (void)advance(sb, SBE_READY, NULL);
+    (void)sandbox_advance(sb, SBE_READY, NULL);
     sb->started_ns = clock_wall();
     sb->start_ms = (double)(clock_mono() - cr->begun) / 1e6;
-    arm_expiry(sb, (int64_t)sb->timeout_s * NS_PER_S);
+    sandbox_arm_expiry(sb, (int64_t)sb->timeout_s * NS_PER_S);
     sandbox_store(sb, running_stored, cr);
 }
 
@@ -509,7 +498,9 @@ void sandbox_tell_identity(struct sandbox *sb, box_cb *cb, void *arg)
     sha256_hex(seed, strlen(seed), machine_id);
     machine_id[32] = 0;
     struct box_identity id = {.sandbox = sb->id, .hostname = sb->name ? sb->name : sb->id, .env = &env, .files = &files, .generation = sb->generation,
-                              .machine_id = machine_id, .takeover = sb->state == SB_RUNNING};
+                              .machine_id = machine_id, .takeover = sb->state == SB_RUNNING && sb->life.paused != PAUSE_DISK,
+                              /* from disk, or from standby under another daemon: frozen until it is told to thaw */
+                              .resume = sb->life.paused != PAUSE_NONE && sb->life.memory && sb->tier == TIER_VM};
     id.user = t && t->user ? t->user : "user";
     id.workdir = t ? t->workdir : NULL;
     box_configure(sb->box, &id, cb, arg);
@@ -558,7 +549,7 @@ static void box_started(void *arg, struct box *b, const struct err *e)
     if (e) {
         if (sb && sb->state == SB_CREATING) {
             sb->box = NULL; /* it removes itself */
-            use_template(sb, -1);
+            sandbox_use_template(sb, -1);
         }
         create_failed(cr, sb, e);
         return;
@@ -581,8 +572,6 @@ static int check_spec(struct core *c, const struct sandbox_spec *s, struct templ
         return err_set(e, E_INVALID, "disk_mib: template '%s' needs at least %u", t->name, t->disk_min_mib);
     if (s->timeout_s > c->cfg.max_timeout_s)
         return err_set(e, E_INVALID, "timeout_s: at most %u", c->cfg.max_timeout_s);
-    if (s->on_timeout == ON_TIMEOUT_PAUSE)
-        return err_set(e, E_UNSUPPORTED, "on_timeout: pausing is not available yet");
     if (s->name && !name_ok(str_of(s->name)))
         return err_set(e, E_INVALID, "name: must match [a-z0-9][a-z0-9-]{0,62}");
     if (s->name && (map_get(&c->names, s->name) || map_get(&c->sandboxes, s->name)))
@@ -616,6 +605,7 @@ int sandbox_create(struct core *c, const struct sandbox_spec *s, sandbox_cb *don
         sb->disk_mib = t->disk_min_mib;
     sb->timeout_s = s->timeout_s ? s->timeout_s : c->cfg.def_timeout_s;
     sb->on_timeout = s->on_timeout;
+    sb->life = (struct life){.auto_resume = s->auto_resume, .files_only = s->files_only};
     kv_copy(&sb->env, &s->env);
     kv_copy(&sb->metadata, &s->metadata);
     kv_copy(&sb->options, &s->options);
@@ -636,10 +626,9 @@ int sandbox_create(struct core *c, const struct sandbox_spec *s, sandbox_cb *don
     struct creation *cr = xcalloc(1, sizeof *cr);
     *cr = (struct creation){.core = c, .done = done, .arg = arg, .begun = clock_mono()};
     memcpy(cr->id, sb->id, sizeof cr->id);
-    struct box_spec spec = {.tier = tier, .cpu_millis = sb->cpu_millis, .memory_mib = sb->memory_mib, .disk_mib = sb->disk_mib};
-    memcpy(spec.template_id, t->id, sizeof spec.template_id);
+    struct box_spec spec = sandbox_box_spec(sb);
     const char *path = tier == TIER_VM ? "restore" : "cold";
-    use_template(sb, 1);
+    sandbox_use_template(sb, 1);
     sb->box = pool_take(c, &spec, &path);
     bool pooled = sb->box != NULL;
     sb->start_path = xstrdup(path);
@@ -659,7 +648,7 @@ int sandbox_set_timeout(struct sandbox *sb, uint32_t seconds, struct err *e)
     if (seconds > sb->core->cfg.max_timeout_s)
         return err_set(e, E_INVALID, "timeout_s: at most %u", sb->core->cfg.max_timeout_s);
     sb->timeout_s = seconds;
-    arm_expiry(sb, (int64_t)seconds * NS_PER_S);
+    sandbox_arm_expiry(sb, (int64_t)seconds * NS_PER_S);
     sandbox_store(sb, NULL, NULL);
     return 0;
 }
@@ -688,6 +677,12 @@ void sandbox_set_option(struct sandbox *sb, const char *key, const char *value)
     sandbox_store(sb, NULL, NULL);
 }
 
+void sandbox_set_on_timeout(struct sandbox *sb, enum on_timeout what)
+{
+    sb->on_timeout = what;
+    sandbox_store(sb, NULL, NULL);
+}
+
 int sandbox_set_metadata(struct sandbox *sb, const struct kv *m, struct err *e)
 {
     (void)e;
@@ -696,74 +691,6 @@ int sandbox_set_metadata(struct sandbox *sb, const struct kv *m, struct err *e)
     kv_free(&sb->metadata);
     sb->metadata = copy;
     sandbox_store(sb, NULL, NULL);
-    return 0;
-}
-
-/* ---- metrics: the cgroup's word for CPU and memory of a container, the agent's for a VM; disk from the agent ---- */
-struct metrics_wait {
-    struct core *core;
-    char id[22];
-    struct sandbox_metrics m;
-    void (*cb)(void *arg, const struct err *e, const struct sandbox_metrics *m);
-    void *arg;
-};
-
-static void metrics_stat(void *arg, const struct err *e, const struct sp_stat *st)
-{
-    struct metrics_wait *w = arg;
-    if (!e) {
-        w->m.cpu_ns = st->cpu_ns;
-        w->m.mem_used = st->mem_bytes > st->mem_cache ? st->mem_bytes - st->mem_cache : st->mem_bytes;
-        w->m.mem_cache = st->mem_cache;
-        w->m.nproc = st->nproc;
-        if (st->disk_bytes)
-            w->m.disk_used = st->disk_used, w->m.disk_total = st->disk_bytes;
-    }
-    w->cb(w->arg, e, &w->m);
-    free(w);
-}
-
-static void metrics_agent(void *arg, const struct err *e, struct rec r)
-{
-    struct metrics_wait *w = arg;
-    struct sandbox *sb = map_get(&w->core->sandboxes, w->id);
-    struct err gone;
-    if (!e && (!sb || !sb->box)) {
-        err_set(&gone, E_GONE, "the sandbox ended");
-        e = &gone;
-    }
-    if (e) {
-        w->cb(w->arg, e, NULL);
-        free(w);
-        return;
-    }
-    w->m.cpu_ns = rec_u64_or(r, T_CPU_NS, 0);
-    w->m.mem_used = rec_u64_or(r, T_MEM_USED, 0), w->m.mem_cache = rec_u64_or(r, T_MEM_CACHE, 0);
-    w->m.disk_used = rec_u64_or(r, T_DISK_USED, 0), w->m.disk_total = rec_u64_or(r, T_DISK_BYTES, 0);
-    w->m.nproc = rec_u64_or(r, T_NPROC, 0);
-    if (sb->tier == TIER_CONTAINER) {
-        box_stat(sb->box, metrics_stat, w);
-        return;
-    }
-    w->cb(w->arg, NULL, &w->m);
-    free(w);
-}
-
-int sandbox_metrics(struct sandbox *sb, void (*cb)(void *arg, const struct err *e, const struct sandbox_metrics *m), void *arg, struct err *e)
-{
-    static const struct call_ops ops = {.done = metrics_agent};
-    struct agent *a = sandbox_agent(sb, e);
-    if (!a)
-        return -1;
-    struct metrics_wait *w = xcalloc(1, sizeof *w);
-    *w = (struct metrics_wait){.core = sb->core, .cb = cb, .arg = arg};
-    memcpy(w->id, sb->id, sizeof w->id);
-    w->m.mem_total = (uint64_t)sb->memory_mib << 20;
-    w->m.cpu_count = (sb->cpu_millis + 999) / 1000;
-    if (!agent_call(a, OP_METRICS, NULL, &ops, w, e)) {
-        free(w);
-        return -1;
-    }
     return 0;
 }
 
@@ -794,6 +721,8 @@ struct sandbox *sandbox_adopt_row(struct core *c, const void *row)
     sb->start_ms = (double)r->start_ns / 1e6;
     sb->kernel = r->kernel ? xstrdup(r->kernel) : NULL;
     struct err e;
+    if (life_from_json(&sb->life, r->life_json, &e))
+        log_warn("sandbox %s: its stored policy is damaged: %s", sb->id, e.msg);
     if (kv_from_json(&sb->env, r->env_json, &e) || kv_from_json(&sb->metadata, r->metadata_json, &e) || kv_from_json(&sb->options, r->network_json, &e))
         log_warn("sandbox %s: its stored maps are damaged: %s", sb->id, e.msg);
     network_load(sb);
@@ -808,7 +737,7 @@ struct sandbox *sandbox_adopt_row(struct core *c, const void *row)
 void sandbox_resumed(struct sandbox *sb)
 {
     int64_t left = sb->expires_ns - clock_wall();
-    use_template(sb, 1);
+    sandbox_use_template(sb, 1);
     sb->expires_mono = clock_mono() + left;
     timer_arm(&sb->expiry, left > 0 ? left : 0);
 }

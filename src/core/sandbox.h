@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "base/list.h"
 #include "core/kv.h"
+#include "core/life.h"
 #include "core/state.h"
 #include "loop/loop.h"
 #include <stdbool.h>
@@ -33,6 +34,7 @@ struct sandbox_spec {
     const struct volume_mount *volumes; /* core/volume.h */
     size_t nvolumes;
     const struct network_spec *network; /* core/network.h; NULL: none */
+    bool auto_resume, files_only; /* see core/life.h */
 };
 
 struct sandbox {
@@ -57,7 +59,9 @@ struct sandbox {
     char *start_path, *kernel; /* "pool", "6.1.0-…" */
     double start_ms;
     uint64_t oom_seen;
-    struct box *box;           /* while creating/running/stopping */
+    struct box *box;           /* while creating, running, stopping, in standby, and on the way between */
+    struct life life;
+    struct transit *transit;   /* pause or resume under way (core/pause.h) */
     struct prime *prime;       /* START and READY of a container, while creating */
     struct timer expiry;
     struct network *net;       /* core/network.h */
@@ -76,6 +80,7 @@ int sandbox_kill(struct sandbox *sb, enum end_reason why, const char *message, s
 int sandbox_set_timeout(struct sandbox *sb, uint32_t seconds, struct err *e);
 int sandbox_rename(struct sandbox *sb, const char *name /* NULL: none */, struct err *e);
 void sandbox_set_option(struct sandbox *sb, const char *key, const char *value); /* of the dialect's own kind */
+void sandbox_set_on_timeout(struct sandbox *sb, enum on_timeout what);
 int sandbox_set_metadata(struct sandbox *sb, const struct kv *m, struct err *e);
 /* The channel of a running sandbox; NULL + typed error (not running, gone, …) otherwise. */
 struct agent *sandbox_agent(struct sandbox *sb, struct err *e);

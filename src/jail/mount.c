@@ -139,13 +139,14 @@ int mount_overlay(int lower, int upper, uid_t uid, gid_t gid, struct err *e)
     struct err back;
     if (up < 0 || work < 0)
         return err_sys(e, errno, "writable layer");
-    /* A layer that was mounted volatile before carries this mark and would be refused. Our layers are only reused
-     * after a clean stop, or are known to be as lost as the host crash that made them so. */
-    if (!unlinkat(work, "work/incompat/volatile", AT_REMOVEDIR))
-        (void)unlinkat(work, "work/incompat", AT_REMOVEDIR);
     /* The mounter's ids must be mapped in the idmapped layers, else the overlay comes up read-only, silently. */
     if (privs_fs_as(uid, gid, e))
         return -1;
+    /* A layer that was mounted volatile before carries this mark and would be refused. Our layers are only reused
+     * after a clean stop, or are known to be as lost as the host crash that made them so. */
+    (void)unlinkat(work, "work/incompat/volatile/dirty", 0);
+    if (!unlinkat(work, "work/incompat/volatile", AT_REMOVEDIR))
+        (void)unlinkat(work, "work/incompat", AT_REMOVEDIR);
     int rc = overlay_open(lower, up, work, true, &m, e);
     if (privs_fs_as(0, 0, &back))
         return err_set(e, E_INTERNAL, "cannot return to root's file ids: %s", back.msg);

@@ -45,7 +45,7 @@ struct box {
     uint64_t start_gen;           /* … on which connection */
     int start_fds[3], nstart_fds; /* what it gets besides (pack, tool: read ends of pipes); owned */
     bool removing, files_leaving;  /* SP_REMOVE was asked; the worker deletes its files */
-    bool keep_files;              /* SP_RELEASE: boxes/<id> stays */
+    bool keep_files, synced;      /* SP_RELEASE: boxes/<id> stays; its layer was written to the disk */
     struct { uint64_t seq, gen; } remover[4];
     int nremovers;
     int64_t retry_at;             /* cgroup removal; 0: none */
@@ -149,6 +149,8 @@ int disk_template(struct server *s, const char *id, struct err *e) __attribute__
 void disk_template_drop(struct server *s, const char *id);
 int disk_upper(struct server *s, const char *box, uint32_t mib, uint32_t inodes, struct err *e) __attribute__((warn_unused_result)); /* -> mount, owned */
 bool disk_upper_exists(struct server *s, const char *box);
+bool disk_upper_busy(struct server *s, const char *box);     /* still mounted somewhere: a second mount would ruin it */
+int disk_upper_sync(struct server *s, const char *box);
 void disk_refill(struct server *s);                          /* orders layers from the worker */
 int disk_ready_make(struct server *s, uint64_t serial, uint32_t mib, uint32_t inodes, struct err *e) __attribute__((warn_unused_result)); /* in the worker */
 void disk_ready_done(struct server *s, uint64_t serial, uint32_t mib, uint32_t inodes, int mnt, const struct err *e);
@@ -178,6 +180,7 @@ int worker_watch(struct server *s);
 bool worker_make(struct server *s, uint64_t serial, uint32_t mib, uint32_t inodes); /* false: do it yourself */
 bool worker_remove(struct server *s, const char *id);
 bool worker_volume(struct server *s, const char *id, uint32_t mib /* 0: delete */, uint32_t inodes, int slot);
+bool worker_sync(struct server *s, const char *id);
 
 /* op_*.c: answer now, or leave start_seq in the box */
 struct request { uint64_t gen; const struct sp_req *q; int *fds; int nfds; };

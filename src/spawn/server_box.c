@@ -194,6 +194,14 @@ static void remove_files(struct box *b)
     bool files = (b->kind == SP_KIND_BOX || b->kind == SP_KIND_VM) && !b->keep_files;
     if (b->files_leaving)
         return;
+    if (b->keep_files && b->kind == SP_KIND_BOX && !b->synced) { /* what a paused container left must survive a power cut */
+        b->synced = true;
+        if (worker_sync(b->srv, b->id)) {
+            b->files_leaving = true;
+            return;
+        }
+        (void)disk_upper_sync(b->srv, b->id); /* logged there */
+    }
     if (files && worker_remove(b->srv, b->id)) {
         b->files_leaving = true; /* nothing of it runs any more: nobody need wait for the disk */
         answer_removers(b);
@@ -207,8 +215,14 @@ static void remove_files(struct box *b)
 void box_files_removed(struct server *s, const char *id)
 {
     struct box *b = box_find(s, id);
-    if (b && b->files_leaving)
-        remove_done(b);
+    if (!b || !b->files_leaving)
+        return;
+    if (b->synced && !b->keep_files) { /* it was only synced, and a removal came meanwhile */
+        b->synced = b->files_leaving = false;
+        remove_files(b);
+        return;
+    }
+    remove_done(b);
 }
 
 void box_worker_lost(struct server *s)
@@ -237,6 +251,11 @@ static void try_remove(struct box *b)
     }
     if (b->cg.live)
         log_warn("%s: control group left behind, the next start sweeps it", b->id);
+    if (b->removing && b->keep_files && b->kind == SP_KIND_BOX && !b->synced && disk_upper_busy(s, b->id) && b->tries++ < 400) {
+        b->retry_at = clock_mono() + (b->tries < 20 ? 2 : 50) * NS_PER_MS; /* the last process is gone, its mounts are going */
+        s->nretry++;
+        return;
+    }
     if (b->removing)
         remove_files(b);
 }

@@ -10,6 +10,7 @@
 #include "jail/mount.h"
 #include "jail/sys.h"
 #include "spawn/server.h"
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -224,6 +225,41 @@ bool disk_upper_exists(struct server *s, const char *box)
     return fd >= 0;
 }
 
+/* Detached mounts are in no mount table: the loop devices tell which images are in use. */
+bool disk_upper_busy(struct server *s, const char *box)
+{
+    char want[SP_ID + 32];
+    (void)s;
+    (void)snprintf(want, sizeof want, "/boxes/%s/upper.ext4", box);
+    size_t w = strlen(want);
+    DIR *d = opendir("/sys/block");
+    bool busy = false;
+    for (struct dirent *t; d && !busy && (t = readdir(d));) {
+        char path[300];
+        size_t n = 0;
+        if (strncmp(t->d_name, "loop", 4))
+            continue;
+        (void)snprintf(path, sizeof path, "%s/loop/backing_file", t->d_name);
+        auto_free char *file = fd_slurp_at(dirfd(d), path, 8192, &n);
+        if (n && file[n - 1] == '\n')
+            file[--n] = 0;
+        busy = file && n >= w && !strcmp(file + n - w, want);
+    }
+    if (d)
+        (void)closedir(d);
+    return busy;
+}
+
+int disk_upper_sync(struct server *s, const char *box)
+{
+    struct err e;
+    auto_fd fd = server_home_open(s, O_RDONLY, &e, "boxes/%s/upper.ext4", box);
+    if (fd >= 0 && !fsync(fd))
+        return 0;
+    log_warn("boxes/%s: its layer could not be synced", box);
+    return -1;
+}
+
 int disk_upper(struct server *s, const char *box, uint32_t mib, uint32_t inodes, struct err *e)
 {
     mib = (mib + 63) / 64 * 64; /* few different sizes */
@@ -238,6 +274,8 @@ int disk_upper(struct server *s, const char *box, uint32_t mib, uint32_t inodes,
     if (dir < 0)
         return err_sys(e, errno, "box directory");
     auto_fd old = openat(dir, "upper.ext4", O_RDWR | O_NOFOLLOW | O_CLOEXEC); /* a stopped box starts again on its disk */
+    if (old >= 0 && disk_upper_busy(s, box))
+        return err_set(e, E_CONFLICT, "the disk of %s is still in use", box);
     if (old >= 0)
         return mount_image(old, false, s->scratch, e);
     struct pool *p = pool_of(s, mib, inodes);

@@ -16,7 +16,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 
-enum { JOB_MAKE = 1, JOB_REMOVE, JOB_VOLUME };
+enum { JOB_MAKE = 1, JOB_REMOVE, JOB_VOLUME, JOB_SYNC };
 struct job { uint32_t op, mib, inodes, slot; uint64_t serial; char id[SP_ID]; };
 struct done { struct job job; int32_t rc; struct err err; };
 
@@ -33,6 +33,8 @@ static void work(struct server *s, int sock)
             d.rc = (mnt = disk_ready_make(s, d.job.serial, d.job.mib, d.job.inodes, &d.err)) < 0 ? -1 : 0;
         else if (d.job.op == JOB_VOLUME)
             d.rc = d.job.mib ? volume_make(s, d.job.id, d.job.mib, d.job.inodes, &d.err) : volume_delete(s, d.job.id, &d.err);
+        else if (d.job.op == JOB_SYNC)
+            d.rc = disk_upper_sync(s, d.job.id);
         else
             d.rc = box_remove_dir(s, d.job.id);
         if (fd_send(sock, &d, sizeof d, &mnt, mnt >= 0, 0) < 0)
@@ -104,12 +106,14 @@ bool worker_make(struct server *s, uint64_t serial, uint32_t mib, uint32_t inode
     return s->worker >= 0 && fd_send(s->worker, &j, sizeof j, NULL, 0, MSG_DONTWAIT) > 0;
 }
 
-bool worker_remove(struct server *s, const char *id)
+static bool by_id(struct server *s, uint32_t op, const char *id)
 {
-    struct job j = {.op = JOB_REMOVE};
+    struct job j = {.op = op};
     memcpy(j.id, id, SP_ID);
     return s->worker >= 0 && fd_send(s->worker, &j, sizeof j, NULL, 0, MSG_DONTWAIT) > 0;
 }
+bool worker_remove(struct server *s, const char *id) { return by_id(s, JOB_REMOVE, id); }
+bool worker_sync(struct server *s, const char *id) { return by_id(s, JOB_SYNC, id); }
 
 bool worker_volume(struct server *s, const char *id, uint32_t mib, uint32_t inodes, int slot)
 {

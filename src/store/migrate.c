@@ -39,6 +39,11 @@ static const char *const step[] = {
     " name TEXT PRIMARY KEY, sandbox TEXT, sealed TEXT NOT NULL, created_wall_ns INTEGER NOT NULL, updated_wall_ns INTEGER NOT NULL,"
     " calls_max INTEGER NOT NULL, bytes_max INTEGER NOT NULL, calls INTEGER NOT NULL, bytes INTEGER NOT NULL"
     ") STRICT, WITHOUT ROWID;",
+    /* pause, snapshots */
+    "ALTER TABLE sandboxes ADD COLUMN life_json TEXT;"
+    "CREATE TABLE snapshots("
+    " id TEXT PRIMARY KEY, name TEXT, created_wall_ns INTEGER NOT NULL, json TEXT NOT NULL"
+    ") STRICT, WITHOUT ROWID;",
 };
 const int migrate_known = sizeof step / sizeof *step;
 

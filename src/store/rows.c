@@ -64,10 +64,10 @@ static void queue(struct store *s, struct op *o, bool durable, store_done *done,
 
 void store_put_sandbox(struct store *s, const struct sandbox_row *r, store_done *done, void *arg)
 {
-    queue(s, op_new(ST_SANDBOX_PUT, "tttttttiiiitiiiitttttittitt", r->id, r->name, r->box_id, r->template_id, r->template_name, r->tier,
+    queue(s, op_new(ST_SANDBOX_PUT, "tttttttiiiitiiiitttttittittt", r->id, r->name, r->box_id, r->template_id, r->template_name, r->tier,
                     r->state, r->cpu_millis, r->memory_mib, r->disk_mib, r->timeout_s, r->on_timeout, r->created_wall_ns,
                     r->started_wall_ns, r->expires_wall_ns, r->ended_wall_ns, r->end_reason, r->end_message, r->env_json,
-                    r->metadata_json, r->network_json, r->generation, r->token, r->start_path, r->start_ns, r->kernel, r->boot_id),
+                    r->metadata_json, r->network_json, r->generation, r->token, r->start_path, r->start_ns, r->kernel, r->boot_id, r->life_json),
           r->durable, done, arg);
 }
 
@@ -133,6 +133,16 @@ void store_del_secret(struct store *s, const char *name, store_done *done, void 
     queue(s, op_new(ST_SECRET_DEL, "t", name), true, done, arg);
 }
 
+void store_put_snapshot(struct store *s, const struct snapshot_row *r, store_done *done, void *arg)
+{
+    queue(s, op_new(ST_SNAPSHOT_PUT, "ttit", r->id, r->name, r->created_wall_ns, r->json), true, done, arg);
+}
+
+void store_del_snapshot(struct store *s, const char *id, store_done *done, void *arg)
+{
+    queue(s, op_new(ST_SNAPSHOT_DEL, "t", id), true, done, arg);
+}
+
 void store_put_meta(struct store *s, const char *k, const char *v, store_done *done, void *arg)
 {
     queue(s, v ? op_new(ST_META_PUT, "tt", k, v) : op_new(ST_META_DEL, "t", k), true, done, arg);
@@ -153,7 +163,7 @@ int store_load_sandboxes(struct store *s, int (*fn)(void *arg, const struct sand
         r.cpu_millis = I, r.memory_mib = I, r.disk_mib = I, r.timeout_s = I, r.on_timeout = T;
         r.created_wall_ns = I, r.started_wall_ns = I, r.expires_wall_ns = I, r.ended_wall_ns = I;
         r.end_reason = T, r.end_message = T, r.env_json = T, r.metadata_json = T, r.network_json = T;
-        r.generation = I, r.token = T, r.start_path = T, r.start_ns = I, r.kernel = T, r.boot_id = T;
+        r.generation = I, r.token = T, r.start_path = T, r.start_ns = I, r.kernel = T, r.boot_id = T, r.life_json = T;
         if (fn(arg, &r))
             break;
     }
@@ -224,6 +234,20 @@ int store_load_secrets(struct store *s, int (*fn)(void *arg, const struct secret
         int c = 0;
         struct secret_row r = {0};
         r.name = T, r.sandbox = T, r.sealed = T, r.created_wall_ns = I, r.updated_wall_ns = I, r.calls_max = I, r.bytes_max = I, r.calls = I, r.bytes = I;
+        if (fn(arg, &r))
+            break;
+    }
+    return store_unlock_stmt(s, st, rc, e);
+}
+
+int store_load_snapshots(struct store *s, int (*fn)(void *arg, const struct snapshot_row *r), void *arg, struct err *e)
+{
+    sqlite3_stmt *st = store_lock_stmt(s, ST_SNAPSHOT_ALL);
+    int rc;
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        int c = 0;
+        struct snapshot_row r = {0};
+        r.id = T, r.name = T, r.created_wall_ns = I, r.json = T;
         if (fn(arg, &r))
             break;
     }

@@ -5,12 +5,12 @@
 /* clang-format off */
 #define SANDBOX_COLS "id,name,box_id,template_id,template_name,tier,state,cpu_millis,memory_mib,disk_mib,timeout_s,on_timeout," \
     "created_wall_ns,started_wall_ns,expires_wall_ns,ended_wall_ns,end_reason,end_message,env_json,metadata_json,network_json," \
-    "generation,token,start_path,start_ns,kernel,boot_id"
+    "generation,token,start_path,start_ns,kernel,boot_id,life_json"
 const char *const store_sql[ST_MAX] = {
     [ST_BEGIN]         = "BEGIN IMMEDIATE",
     [ST_COMMIT]        = "COMMIT",
     [ST_ROLLBACK]      = "ROLLBACK",
-    [ST_SANDBOX_PUT]   = "INSERT OR REPLACE INTO sandboxes(" SANDBOX_COLS ") VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+    [ST_SANDBOX_PUT]   = "INSERT OR REPLACE INTO sandboxes(" SANDBOX_COLS ") VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
     [ST_SANDBOX_DEL]   = "DELETE FROM sandboxes WHERE id=?",
     [ST_SANDBOX_ALL]   = "SELECT " SANDBOX_COLS " FROM sandboxes ORDER BY created_wall_ns,id",
     [ST_TEMPLATE_PUT]  = "INSERT OR REPLACE INTO templates(id,name,created_wall_ns,source,parent,json) VALUES(?,?,?,?,?,?)",
@@ -38,6 +38,9 @@ const char *const store_sql[ST_MAX] = {
     [ST_ATTACH_PUT]    = "INSERT OR REPLACE INTO attachments(sandbox,path,volume,read_only) VALUES(?,?,?,?)",
     [ST_ATTACH_DEL]    = "DELETE FROM attachments WHERE sandbox=?",
     [ST_ATTACH_ALL]    = "SELECT sandbox,path,volume,read_only FROM attachments ORDER BY sandbox,path",
+    [ST_SNAPSHOT_PUT]  = "INSERT OR REPLACE INTO snapshots(id,name,created_wall_ns,json) VALUES(?,?,?,?)",
+    [ST_SNAPSHOT_DEL]  = "DELETE FROM snapshots WHERE id=?",
+    [ST_SNAPSHOT_ALL]  = "SELECT id,name,created_wall_ns,json FROM snapshots ORDER BY created_wall_ns,id",
     [ST_EVENT_ADD]     = "INSERT INTO events(seq,at_wall_ns,type,sandbox,data_json) VALUES(?,?,?,?,?)",
     [ST_EVENT_PRUNE]   = "DELETE FROM events WHERE seq<=(SELECT max(seq) FROM events)-?",
     [ST_EVENT_LAST]    = "SELECT coalesce(max(seq),0) FROM events",

@@ -8,7 +8,7 @@
  * may be NULL. A statement that fails alone does not take its batch with it.
  *
  * Durability: a committed row survives a crash of the process, always. Rows
- * of templates, keys, volumes, secrets and meta, and sandbox rows marked `durable`, are also
+ * of templates, keys, volumes, secrets, snapshots and meta, and sandbox rows marked `durable`, are also
  * fsynced before done(), so they survive a power cut; the rest does not need
  * to (nothing that runs survives one either) and does not pay for it. A cut
  * never leaves a torn or reordered state, only a shorter one.
@@ -42,6 +42,7 @@ struct sandbox_row {
     const char *token, *start_path;
     int64_t start_ns; /* how long the start took */
     const char *kernel, *boot_id;
+    const char *life_json; /* how it pauses and ends; see core/life.h */
     bool durable;     /* no column: fsync before done(), for what must outlive a power cut (paused to disk) */
 };
 struct template_row {
@@ -66,6 +67,11 @@ struct secret_row {
     const char *name, *sandbox, *sealed;
     int64_t created_wall_ns, updated_wall_ns, calls_max, bytes_max, calls, bytes;
 };
+struct snapshot_row {
+    const char *id, *name;
+    int64_t created_wall_ns;
+    const char *json;
+};
 struct event_row {
     int64_t seq, at_wall_ns;
     const char *type, *sandbox, *data_json;
@@ -84,6 +90,8 @@ void store_put_attachment(struct store *s, const struct attachment_row *r, store
 void store_del_attachments(struct store *s, const char *sandbox, store_done *done, void *arg); /* all of one sandbox */
 void store_put_secret(struct store *s, const struct secret_row *r, store_done *done, void *arg);
 void store_del_secret(struct store *s, const char *name, store_done *done, void *arg);
+void store_put_snapshot(struct store *s, const struct snapshot_row *r, store_done *done, void *arg);
+void store_del_snapshot(struct store *s, const char *id, store_done *done, void *arg);
 void store_put_meta(struct store *s, const char *k, const char *v /* NULL deletes */, store_done *done, void *arg);
 
 /* -- events: append-only; the newest `cap` are kept (100000 unless set). The number is given out here, at once, so it can
@@ -104,4 +112,5 @@ int store_load_keys(struct store *s, int (*fn)(void *arg, const struct key_row *
 int store_load_volumes(struct store *s, int (*fn)(void *arg, const struct volume_row *r), void *arg, struct err *e);
 int store_load_attachments(struct store *s, int (*fn)(void *arg, const struct attachment_row *r), void *arg, struct err *e);
 int store_load_secrets(struct store *s, int (*fn)(void *arg, const struct secret_row *r), void *arg, struct err *e);
+int store_load_snapshots(struct store *s, int (*fn)(void *arg, const struct snapshot_row *r), void *arg, struct err *e);
 char *store_get_meta(struct store *s, const char *k, struct err *e); /* owned; NULL with e->code E_NOT_FOUND if absent */

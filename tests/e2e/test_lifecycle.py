@@ -205,7 +205,6 @@ def bad_timeouts_are_refused(t):
     box = t.create(isolation="container")
     for bad in (0, -1, 10**9, "1"):
         refuses("invalid", box.timeout, bad)
-    refuses("unsupported", t.create, isolation="container", on_timeout="pause")
     refuses("invalid", t.create, isolation="container", on_timeout="sleep")
 
 
@@ -251,7 +250,7 @@ def bad_members_are_refused(t):
 @plain
 def later_verbs_say_so(t):
     box = t.create(isolation="container")
-    for verb in ("pause", "resume", "fork", "snapshots"):
+    for verb in ("fork", "snapshots"):
         refuses("unsupported", t.c.post, f"{box.p}/{verb}", {})
 
 

@@ -500,6 +500,12 @@ class Box:
     def kill(self):
         return self.c.call("DELETE", self.p)
 
+    def pause(self, deadline=60, **members):
+        return self.c.call("POST", self.p + "/pause", json_body=members, deadline=deadline).json()
+
+    def resume(self, deadline=60, **members):
+        return self.c.call("POST", self.p + "/resume", json_body=members, deadline=deadline).json()
+
     def wait_state(self, *states, seconds=20.0):
         def there():
             o = self.info()

@@ -166,6 +166,18 @@ class Daemon:
     def pids(self, comm):
         return sorted(p.pid for p in self.census.mine() if p.comm == comm and p.state != "Z")
 
+    def pids_of(self, box):
+        """Processes in the control group of a box."""
+        return sorted(p.pid for p in self.census.mine() if p.state != "Z" and any(box in c for c in p.cgroups))
+
+    def cpu_of(self, box):
+        """Clock ticks its processes have used."""
+        total = 0
+        for pid in self.pids_of(box):
+            f = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
+            total += int(f[11]) + int(f[12])
+        return total
+
     @property
     def spawn_pid(self):
         got = self.pids("hutch-spawn")

@@ -21,7 +21,7 @@ static const char *alias_of(const struct sandbox *sb)
     return alias ? alias : sb->template_name;
 }
 
-static void put_sandbox_e2b(struct jw *w, struct api *a, const struct sandbox *sb)
+void e2b_put_sandbox(struct jw *w, struct api *a, const struct sandbox *sb)
 {
     const char *domain = core_config(api_core(a))->domain;
     jw_obj(w);
@@ -37,12 +37,12 @@ static void put_sandbox_e2b(struct jw *w, struct api *a, const struct sandbox *s
     jw_end(w);
 }
 
-static void reply_e2b(struct http_stream *s, struct api *a, int status, const struct sandbox *sb)
+void e2b_reply_sandbox(struct http_stream *s, struct api *a, int status, const struct sandbox *sb)
 {
     struct buf b = {0};
     struct jw w;
     jw_init(&w, &b);
-    put_sandbox_e2b(&w, a, sb);
+    e2b_put_sandbox(&w, a, sb);
     reply_json(s, status, &b);
 }
 
@@ -57,7 +57,7 @@ void put_listed(struct jw *w, const struct sandbox *sb, bool detail)
     jw_kv_str(w, "alias", alias_of(sb));
     jw_kv_str(w, "clientID", "hutch");
     put_time(w, "startedAt", sb->started_ns ? sb->started_ns : sb->created_ns);
-    put_time(w, "endAt", paused && sb->ended_ns ? sb->ended_ns : sb->expires_ns ? sb->expires_ns : sb->created_ns + (int64_t)sb->timeout_s * NS_PER_S);
+    put_time(w, "endAt", paused && sb->life.paused_ns ? sb->life.paused_ns : sb->expires_ns ? sb->expires_ns : sb->created_ns + (int64_t)sb->timeout_s * NS_PER_S);
     jw_kv_u64(w, "cpuCount", (sb->cpu_millis + 999) / 1000);
     jw_kv_u64(w, "memoryMB", sb->memory_mib);
     jw_kv_u64(w, "diskSizeMB", sb->disk_mib);
@@ -80,7 +80,7 @@ void put_listed(struct jw *w, const struct sandbox *sb, bool detail)
             jw_kv_raw(w, "network", str_of(net));
         jw_kv_obj(w, "lifecycle");
         jw_kv_str(w, "onTimeout", sb->on_timeout == ON_TIMEOUT_PAUSE ? "pause" : "kill");
-        jw_kv_bool(w, "autoResume", kv_get(&sb->options, "e2b.auto_resume") != NULL);
+        jw_kv_bool(w, "autoResume", sb->life.auto_resume);
         jw_end(w);
     }
     jw_end(w);
@@ -89,7 +89,7 @@ void put_listed(struct jw *w, const struct sandbox *sb, bool detail)
 /* ---- finding ---- */
 static bool alive(const struct sandbox *sb) { return sb->state == SB_RUNNING || sb->state == SB_PAUSING || sb->state == SB_PAUSED; }
 
-static struct sandbox *find_any(struct api *a, struct http_stream *s)
+struct sandbox *e2b_find_any(struct api *a, struct http_stream *s)
 {
     struct str id = http_param(s, "id");
     struct sandbox *sb = id_ok(id) ? sandbox_find(api_core(a), id.p, NULL) : NULL;
@@ -100,7 +100,7 @@ static struct sandbox *find_any(struct api *a, struct http_stream *s)
 
 struct sandbox *e2b_sandbox(struct api *a, struct http_stream *s)
 {
-    struct sandbox *sb = find_any(a, s);
+    struct sandbox *sb = e2b_find_any(a, s);
     if (!sb || alive(sb))
         return sb;
     e2b_problem(s, 404, "Sandbox \"%s\" doesn't exist or you don't have access to it", sb->id);
@@ -110,7 +110,7 @@ struct sandbox *e2b_sandbox(struct api *a, struct http_stream *s)
 /* ---- create ---- */
 struct creating { struct sandbox_spec sp; struct e2b_found t; struct network_spec net; };
 
-static int read_timeout(struct api *a, struct json *j, const char *key, int64_t def, uint32_t *ret, struct err *e)
+int e2b_read_timeout(struct api *a, struct json *j, const char *key, int64_t def, uint32_t *ret, struct err *e)
 {
     uint32_t max = core_config(api_core(a))->max_timeout_s;
     int64_t v;
@@ -133,10 +133,9 @@ static int read_lifecycle(struct json *j, struct sandbox_spec *sp, struct err *e
         return err_set(e, E_INVALID, "autoPauseMemory requires autoPause");
     if (!memory && resume)
         return err_set(e, E_INVALID, "autoPauseMemory: false cannot be combined with autoResume");
-    if (pause)
-        return err_set(e, E_UNSUPPORTED, "autoPause: pausing does not exist yet; leave it out, and the sandbox ends at its timeout");
-    if (resume)
-        kv_set(&sp->options, S("e2b.auto_resume"), S("true"));
+    sp->on_timeout = pause ? ON_TIMEOUT_PAUSE : ON_TIMEOUT_KILL;
+    sp->files_only = !memory;
+    sp->auto_resume = resume;
     return 0;
 }
 
@@ -175,7 +174,7 @@ static int read_create(struct api *a, struct json *j, bool v2, struct creating *
     struct str ref = {0};
     struct json *mounts = NULL;
     bool secure;
-    if (json_str(j, "templateID", &ref, true, e) || read_timeout(a, j, "timeout", v2 ? 300 : 15, &sp->timeout_s, e))
+    if (json_str(j, "templateID", &ref, true, e) || e2b_read_timeout(a, j, "timeout", v2 ? 300 : 15, &sp->timeout_s, e))
         return -1;
     if (!sp->timeout_s)
         return err_set(e, E_INVALID, "Timeout must be greater than 0");
@@ -211,7 +210,7 @@ static void on_created(void *arg, struct sandbox *sb, const struct err *e)
         e2b_req_fail(r, e);
         return;
     }
-    reply_e2b(r->s, r->api, 201, sb);
+    e2b_reply_sandbox(r->s, r->api, 201, sb);
     req_end(r);
 }
 
@@ -282,12 +281,12 @@ void e2b_delete(struct http_stream *s, void *a)
 }
 
 /* ---- clocks ---- */
-static struct json *parse_or_empty(const char *p, size_t n, struct err *e)
+struct json *e2b_parse_or_empty(const char *p, size_t n, struct err *e)
 {
     return n ? json_parse_obj(p, n, e) : json_parse_obj("{}", 2, e);
 }
 
-static int extend(struct sandbox *sb, uint32_t seconds, struct err *e)
+int e2b_extend(struct sandbox *sb, uint32_t seconds, struct err *e)
 {
     if (clock_mono() + (int64_t)seconds * NS_PER_S <= sb->expires_mono)
         return 0; /* never shortens */
@@ -301,8 +300,8 @@ static void on_timeout(struct http_stream *s, void *a, const char *p, size_t n)
     struct sandbox *sb = e2b_sandbox(a, s);
     if (!sb)
         return;
-    auto_json j = parse_or_empty(p, n, &e);
-    if (!j || json_need(j, &e, "timeout", NULL) || read_timeout(a, j, "timeout", 0, &t, &e)) {
+    auto_json j = e2b_parse_or_empty(p, n, &e);
+    if (!j || json_need(j, &e, "timeout", NULL) || e2b_read_timeout(a, j, "timeout", 0, &t, &e)) {
         e2b_fail(s, &e);
         return;
     }
@@ -320,60 +319,18 @@ static void on_refresh(struct http_stream *s, void *a, const char *p, size_t n)
     struct sandbox *sb = e2b_sandbox(a, s);
     if (!sb)
         return;
-    auto_json j = parse_or_empty(p, n, &e);
-    if (!j || read_timeout(a, j, "duration", 15, &t, &e)) {
+    auto_json j = e2b_parse_or_empty(p, n, &e);
+    if (!j || e2b_read_timeout(a, j, "duration", 15, &t, &e)) {
         e2b_fail(s, &e);
         return;
     }
-    if (extend(sb, t, &e))
+    if (e2b_extend(sb, t, &e))
         e2b_problem(s, 404, "Sandbox \"%s\" is not running", sb->id);
     else
         reply_none(s);
 }
 void e2b_refresh(struct http_stream *s, void *a) { e2b_body(s, a, on_refresh); }
 
-/* ---- connect, resume ---- */
-static void on_connect(struct http_stream *s, void *a, const char *p, size_t n)
-{
-    struct err e;
-    uint32_t t;
-    struct sandbox *sb = find_any(a, s);
-    if (!sb)
-        return;
-    if (sb->state == SB_STOPPING) {
-        e2b_problem(s, 409, "Sandbox \"%s\" is being killed", sb->id);
-        return;
-    }
-    if (!e2b_sandbox(a, s))
-        return;
-    auto_json j = parse_or_empty(p, n, &e);
-    if (!j || read_timeout(a, j, "timeout", 300, &t, &e)) {
-        e2b_fail(s, &e);
-        return;
-    }
-    if (sb->state != SB_RUNNING) {
-        e2b_problem(s, 501, "Sandbox \"%s\" is %s and resuming does not exist yet", sb->id, state_name(sb->state));
-        return;
-    }
-    if (extend(sb, t, &e))
-        e2b_fail(s, &e);
-    else
-        reply_e2b(s, a, 200, sb);
-}
-void e2b_connect(struct http_stream *s, void *a) { e2b_body(s, a, on_connect); }
-
-static void on_resume(struct http_stream *s, void *a, const char *p, size_t n)
-{
-    (void)p, (void)n;
-    struct sandbox *sb = e2b_sandbox(a, s);
-    if (!sb)
-        return;
-    if (sb->state == SB_RUNNING)
-        e2b_problem(s, 409, "Sandbox \"%s\" is already running", sb->id);
-    else
-        e2b_problem(s, 501, "Sandbox \"%s\" is %s and resuming does not exist yet", sb->id, state_name(sb->state));
-}
-void e2b_resume(struct http_stream *s, void *a) { e2b_body(s, a, on_resume); }
 
 /* ---- what does not exist yet ---- */
 static void on_later(struct http_stream *s, void *a, const char *p, size_t n)

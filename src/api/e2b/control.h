@@ -105,8 +105,15 @@ bool e2b_host_trusted(struct str authority);                                /* l
 
 /* -- control.c, metrics.c, templates.c, builds.c -- */
 struct sandbox *e2b_sandbox(struct api *a, struct http_stream *s); /* of {id}, alive; NULL: the 404 is out */
-http_handler e2b_create, e2b_create_v2, e2b_get, e2b_delete, e2b_timeout, e2b_refresh, e2b_connect, e2b_resume, e2b_network, e2b_later, e2b_none,
+struct sandbox *e2b_find_any(struct api *a, struct http_stream *s); /* also an ended one */
+void e2b_put_sandbox(struct jw *w, struct api *a, const struct sandbox *sb);
+void e2b_reply_sandbox(struct http_stream *s, struct api *a, int status, const struct sandbox *sb);
+int e2b_read_timeout(struct api *a, struct json *j, const char *key, int64_t def, uint32_t *ret, struct err *e);
+struct json *e2b_parse_or_empty(const char *p, size_t n, struct err *e);
+int e2b_extend(struct sandbox *sb, uint32_t seconds, struct err *e); /* never shortens */
+http_handler e2b_create, e2b_create_v2, e2b_get, e2b_delete, e2b_timeout, e2b_refresh, e2b_network, e2b_later, e2b_none,
     e2b_empty, e2b_refuse, e2b_health;
+http_handler e2b_pause, e2b_connect, e2b_resume; /* lifecycle.c */
 /* -- network.c -- */
 struct network_spec;
 int e2b_network_read(struct api *a, struct json *j /* body of a create */, struct kv *opt, struct network_spec *ret, struct err *e);

@@ -18,7 +18,7 @@ const struct route e2b_routes[] = {
     {"POST", "/sandboxes/{id}/timeout", e2b_timeout, 0},
     {"POST", "/sandboxes/{id}/refreshes", e2b_refresh, 0},
     {"PUT", "/sandboxes/{id}/network", e2b_network, 0},
-    {"POST", "/sandboxes/{id}/pause", e2b_later, 0},
+    {"POST", "/sandboxes/{id}/pause", e2b_pause, 0},
     {"POST", "/sandboxes/{id}/fork", e2b_later, 0},
     {"POST", "/sandboxes/{id}/snapshots", e2b_later, 0},
     {"GET", "/sandboxes/{id}/metrics", e2b_metrics, 0},

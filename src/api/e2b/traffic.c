@@ -4,11 +4,14 @@
 #include "api/e2b/control.h"
 #include "api/e2b/e2b.h"
 #include "api/gate.h"
+#include "api/req.h"
+#include "core/pause.h"
 #include "crypto/digest.h"
 #include <stdio.h>
 
 #define ENVD_PORT 49983
 #define INTERPRETER_PORT 49999
+#define WAKE_S    300 /* what one that traffic woke lives at least */
 
 /* ---- names ---- */
 static struct str without_port(struct str a)
@@ -108,6 +111,55 @@ bool e2b_traffic_allowed(struct http_stream *s, const struct sandbox *sb)
     return false;
 }
 
+/* ---- waking ---- */
+static void deliver(struct api *a, struct http_stream *s, const struct e2b_target *t)
+{
+    if (t->port == ENVD_PORT)
+        e2b_envd(a, s, t->id);
+    else if (t->port == INTERPRETER_PORT)
+        e2b_interpreter(a, s, t->id);
+    else
+        e2b_ingress(a, s, t->id, t->port);
+}
+
+struct waking { struct req r; struct e2b_target t; bool asleep; };
+
+static void on_awake(void *arg, struct sandbox *sb, const struct err *e)
+{
+    struct waking *w = arg;
+    (void)e; /* what does not run is answered like any other that does not */
+    if (!req_back(&w->r))
+        return;
+    if (sb && w->asleep && sb->timeout_s < WAKE_S)
+        (void)e2b_extend(sb, WAKE_S, NULL); /* cannot fail: it runs */
+    struct http_stream *s = http_ref(w->r.s);
+    struct e2b_target t = w->t;
+    struct api *a = w->r.api;
+    req_end(&w->r);
+    deliver(a, s, &t);
+    http_unref(s);
+}
+
+/* Between two states: it is over in a moment. Asleep, and asked to wake for traffic: it wakes, unless that meant a reboot. */
+static bool must_wait(struct api *a, struct http_stream *s, const struct e2b_target *t)
+{
+    const struct sandbox *sb = id_ok(str_of(t->id)) ? sandbox_find(api_core(a), t->id, NULL) : NULL;
+    if (!sb || strcmp(sb->id, t->id) || http_is(s, "OPTIONS"))
+        return false;
+    return sandbox_busy(sb) || (sb->state == SB_PAUSED && sb->life.auto_resume && sb->life.memory);
+}
+
+static void wait_awake(struct api *a, struct http_stream *s, const struct e2b_target *t)
+{
+    struct sandbox *sb = sandbox_find(api_core(a), t->id, NULL);
+    struct waking *w = req_new(a, s, sizeof *w, NULL);
+    w->t = *t;
+    w->asleep = sb->state == SB_PAUSED;
+    req_watch(&w->r);
+    req_hold(&w->r);
+    sandbox_wake(sb, on_awake, w);
+}
+
 /* ---- the request ---- */
 static bool by_headers(struct http_stream *s, struct e2b_target *t)
 {
@@ -157,11 +209,9 @@ bool e2b_sandbox_traffic(struct api *a, struct http_stream *s)
             return marked; /* else the gate says what it thinks of the name */
         }
     }
-    if (t.port == ENVD_PORT)
-        e2b_envd(a, s, t.id);
-    else if (t.port == INTERPRETER_PORT)
-        e2b_interpreter(a, s, t.id);
+    if (must_wait(a, s, &t))
+        wait_awake(a, s, &t);
     else
-        e2b_ingress(a, s, t.id, t.port);
+        deliver(a, s, &t);
     return true;
 }

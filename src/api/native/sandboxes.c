@@ -49,9 +49,20 @@ void put_sandbox(struct jw *w, const struct sandbox *sb)
     jw_kv_u64(w, "disk_mib", sb->disk_mib);
     jw_kv_u64(w, "timeout_s", sb->timeout_s);
     jw_kv_str(w, "on_timeout", sb->on_timeout == ON_TIMEOUT_PAUSE ? "pause" : "kill");
+    jw_kv_bool(w, "auto_resume", sb->life.auto_resume);
+    if (sb->state == SB_PAUSED) {
+        jw_kv_obj(w, "paused");
+        jw_kv_str(w, "kind", pause_name(sb->life.paused));
+        jw_kv_bool(w, "memory", sb->life.memory);
+        put_time(w, "at", sb->life.paused_ns);
+        jw_kv_u64(w, "bytes", sb->life.bytes);
+        jw_end(w);
+    } else {
+        jw_kv_null(w, "paused");
+    }
     put_time(w, "created_at", sb->created_ns);
     put_time(w, "started_at", sb->started_ns);
-    put_time(w, "expires_at", sb->expires_ns);
+    put_time(w, "expires_at", sb->state == SB_PAUSED ? 0 : sb->expires_ns);
     put_map(w, "metadata", &sb->metadata);
     jw_key(w, "network");
     network_put(w, sb);
@@ -151,13 +162,13 @@ static int read_spec(struct api *a, struct json *j, struct sandbox_spec *sp, str
     if (body_text(j, "template", 63, &sp->template, false, e) || body_name(j, "name", &sp->name, false, e) ||
         read_isolation(j, &sp->tier, e) || json_f64(j, "cpu", 0.1, 64, 0, &cpu, e) || json_i64(j, "memory_mib", 128, 65536, 0, &mem, e) ||
         json_i64(j, "disk_mib", 1, 1048576, 0, &disk, e) || read_timeout(a, j, false, &sp->timeout_s, e) ||
-        json_str(j, "on_timeout", &ot, false, e) || read_network(a, j, net, e) || body_env(j, "env", &sp->env, e) ||
+        json_str(j, "on_timeout", &ot, false, e) || json_bool(j, "auto_resume", false, &sp->auto_resume, e) || read_network(a, j, net, e) || body_env(j, "env", &sp->env, e) ||
         body_meta(j, "metadata", &sp->metadata, e))
         return -1;
     if (ot.p && str_eqz(ot, "pause"))
-        return err_set(e, E_UNSUPPORTED, "on_timeout: \"pause\" does not exist yet, use \"kill\"");
-    if (ot.p && !str_eqz(ot, "kill"))
-        return err_set(e, E_INVALID, "on_timeout: must be kill");
+        sp->on_timeout = ON_TIMEOUT_PAUSE;
+    else if (ot.p && !str_eqz(ot, "kill"))
+        return err_set(e, E_INVALID, "on_timeout: must be kill or pause");
     if (sp->template && !name_ok(str_of(sp->template)))
         return err_set(e, E_INVALID, "template: must be a name or id, ^[a-z0-9][a-z0-9-]{0,62}$");
     sp->cpu_millis = (uint32_t)(cpu * 1000 + 0.5);

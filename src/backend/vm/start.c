@@ -65,9 +65,24 @@ static void start_free(struct start *s)
     free(s);
 }
 
+/* The spawner is told no more; what we made a moment ago we take away ourselves. */
+static void forget_files(struct start *s)
+{
+    char path[64];
+    (void)snprintf(path, sizeof path, "boxes/%s", s->req.id);
+    auto_fd dir = openat(s->home, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (dir < 0)
+        return;
+    (void)unlinkat(dir, "disk.qcow2", 0);
+    (void)unlinkat(dir, "machine.json", 0);
+    (void)unlinkat(s->home, path, AT_REMOVEDIR);
+}
+
 static void start_failed(struct start *s)
 {
-    if (s->how == NEW)
+    if (s->how == NEW && s->host->closed)
+        forget_files(s);
+    else if (s->how == NEW)
         vm_remove_box(s->host, s->req.id);
     if (!s->host->closed)
         s->cb(s->arg, NULL, &s->err);

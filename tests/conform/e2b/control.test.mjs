@@ -82,7 +82,7 @@ describe('one sandbox', () => {
     assert.ok(Array.isArray(r.logs) && Array.isArray(r.logEntries))
   })
   it('refuses what does not exist yet, in E2B\'s form', async () => {
-    for (const what of ['pause', 'fork', 'snapshots']) {
+    for (const what of ['fork', 'snapshots']) {
       const r = await post(`/sandboxes/${sbx.sandboxId}/${what}`, {})
       assert.equal(r.status, 501)
       assert.equal((await r.json()).code, 501)

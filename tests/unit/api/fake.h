@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "core/auth.h"
 #include "core/context.h"
+#include "core/pause.h"
 #include "core/core.h"
 #include "core/event.h"
 #include "core/exec.h"
@@ -45,7 +46,9 @@ static struct fake {
     struct { exec_cb *cb; void *arg; int signo; bool group; char who[64]; unsigned cols, rows; } unary;
     struct buf pieces; /* "61440,38560,close," */
     struct { sandbox_cb *cb; void *arg; struct sandbox_spec spec; struct buf name, metadata; } create, kill;
-    unsigned sandbox_kills;
+    unsigned sandbox_kills, wakes;
+    struct pause_spec pause;
+    struct resume_spec resume;
     struct file_read *rd;
     struct file_write *wr;
     unsigned rd_cancels, wr_cancels, watch_cancels, build_cancels;
@@ -140,6 +143,26 @@ struct agent *sandbox_agent(struct sandbox *sb, struct err *e)
     err_set(e, E_GONE, "sandbox %s is gone", sb->id);
     return NULL;
 }
+void sandbox_set_on_timeout(struct sandbox *sb, enum on_timeout what) { sb->on_timeout = what; }
+/* pause.h */
+bool sandbox_busy(const struct sandbox *sb) { return sb->transit != NULL; }
+int sandbox_pause(struct sandbox *sb, const struct pause_spec *how, sandbox_cb *done, void *arg, struct err *e)
+{
+    (void)sb;
+    if (fake_refuses(e))
+        return -1;
+    F.pause = *how, F.kill.cb = done, F.kill.arg = arg;
+    return 0;
+}
+int sandbox_resume(struct sandbox *sb, const struct resume_spec *how, sandbox_cb *done, void *arg, struct err *e)
+{
+    (void)sb;
+    if (fake_refuses(e))
+        return -1;
+    F.resume = *how, F.kill.cb = done, F.kill.arg = arg;
+    return 0;
+}
+void sandbox_wake(struct sandbox *sb, sandbox_cb *done, void *arg) { (void)sb, F.kill.cb = done, F.kill.arg = arg, F.wakes++; }
 int sandbox_set_metadata(struct sandbox *sb, const struct kv *m, struct err *e) { (void)sb, (void)m, (void)e; return 0; }
 size_t sandbox_list(struct core *c, const struct sandbox_filter *f, struct sandbox **ret, size_t max, bool *more, struct err *e)
 {

@@ -134,7 +134,7 @@ TEST(create, refuses_what_it_does_not_know)
         {"{\"name\":\"Box\"}", "400", "name: must match"},
         {"{\"name\":\"\"}", "400", "name: must match"},
         {"{\"isolation\":\"isolate\"}", "400", "isolation: must be auto, vm or container"},
-        {"{\"on_timeout\":\"pause\"}", "501", "pause"},
+        {"{\"on_timeout\":\"sleep\"}", "400", "kill or pause"},
         {"{\"on_timeout\":\"explode\"}", "400", "on_timeout"},
         {"{\"network\":{\"mode\":\"allow\"}}", "400", "network.allow"},
         {"{\"network\":{\"mode\":\"none\",\"x\":1}}", "400", "network.x"},
@@ -224,6 +224,70 @@ TEST(sandboxes, list_get_patch_timeout_delete)
 }
 
 /* ---- keys, templates by name, the daemon ---- */
+TEST(sandboxes, pause_and_resume)
+{
+    struct fx *x = fx_new();
+    fx_begin(x, "POST", "/v1/sandboxes/" ID "/pause", "{\"memory\":false}");
+    fx_turn(x, 5);
+    CHECK(F.kill.cb && F.pause.files_only && !F.pause.standby);
+    x->core.sb.state = SB_PAUSED;
+    x->core.sb.life = (struct life){.paused = PAUSE_DISK, .memory = true, .bytes = 77};
+    F.kill.cb(F.kill.arg, &x->core.sb, NULL);
+    fx_until(x, "\r\n\r\n");
+    HAS(x, "HTTP/1.1 200");
+    HAS(x, "\"state\":\"paused\"");
+    HAS(x, "\"paused\":{\"kind\":\"disk\",\"memory\":true,\"at\":null,\"bytes\":77}");
+    F.kill.cb = NULL;
+    fx_ask(x, "POST", "/v1/sandboxes/" ID "/pause", NULL); /* again: as asked already */
+    HAS(x, "HTTP/1.1 200");
+    CHECK(!F.kill.cb);
+    fx_ask(x, "POST", "/v1/sandboxes/" ID "/pause", "{\"deep\":true}");
+    HAS(x, "HTTP/1.1 400");
+    fx_begin(x, "POST", "/v1/sandboxes/" ID "/resume", "{\"timeout_s\":9,\"memory\":false}");
+    fx_turn(x, 5);
+    CHECK(F.kill.cb && F.resume.cold);
+    CHECK_INT(F.resume.timeout_s, 9);
+    struct err e;
+    err_set(&e, E_CONFLICT, "its saved memory is damaged");
+    F.kill.cb(F.kill.arg, NULL, &e);
+    fx_until(x, "damaged");
+    HAS(x, "HTTP/1.1 409");
+    fx_free(x);
+}
+
+TEST(sandboxes, calls_for_a_paused_one_wait_until_it_is_awake)
+{
+    struct fx *x = fx_new();
+    x->core.sb.state = SB_PAUSED;
+    fx_begin(x, "GET", "/v1/sandboxes/" ID "/processes", NULL);
+    fx_turn(x, 5);
+    CHECK_INT(F.wakes, 1);
+    CHECK(!F.list_cb);
+    x->core.sb.state = SB_RUNNING;
+    F.kill.cb(F.kill.arg, &x->core.sb, NULL);
+    CHECK(F.list_cb);
+    F.list_cb(F.cb_arg, NULL, NULL, 0);
+    fx_until(x, "processes");
+    HAS(x, "HTTP/1.1 200");
+    x->core.sb.state = SB_PAUSED;
+    fx_begin(x, "GET", "/v1/sandboxes/" ID "/processes", NULL);
+    fx_turn(x, 5);
+    struct err e;
+    err_set(&e, E_CONFLICT, "sandbox is paused");
+    F.kill.cb(F.kill.arg, NULL, &e);
+    fx_until(x, "is paused");
+    HAS(x, "HTTP/1.1 409");
+    fx_ask(x, "GET", "/v1/sandboxes/" ID, NULL); /* looking wakes nobody */
+    CHECK_INT(F.wakes, 2);
+    /* a client that leaves meanwhile is forgotten */
+    fx_begin(x, "GET", "/v1/sandboxes/" ID "/processes", NULL);
+    fx_turn(x, 5);
+    fx_close(x);
+    fx_turn(x, 5);
+    F.kill.cb(F.kill.arg, &x->core.sb, NULL);
+    fx_free(x);
+}
+
 TEST(keys, are_made_listed_and_revoked)
 {
     struct fx *x = fx_new();

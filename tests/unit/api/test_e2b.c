@@ -217,8 +217,69 @@ TEST(api, errors_have_e2bs_form)
     HAS(x, "{\"code\":404,");
     fx_ask(x, "PATCH", "/sandboxes", NULL);
     HAS(x, "{\"code\":405,");
-    fx_ask(x, "POST", "/sandboxes/" ID "/pause", "{}");
+    fx_ask(x, "POST", "/sandboxes/" ID "/fork", "{}");
     HAS(x, "{\"code\":501,");
+    fx_free(x);
+}
+TEST(api, pause_connect_and_resume)
+{
+    struct fx *x = fx_new();
+    fx_begin(x, "POST", "/sandboxes/" ID "/pause", "{\"memory\":false}");
+    fx_turn(x, 5);
+    CHECK(F.kill.cb && F.pause.files_only);
+    x->core.sb.state = SB_PAUSED;
+    x->core.sb.life = (struct life){.paused = PAUSE_DISK, .memory = true, .paused_ns = 1700000000000000000};
+    F.kill.cb(F.kill.arg, &x->core.sb, NULL);
+    fx_until(x, "\r\n\r\n");
+    HAS(x, "HTTP/1.1 204");
+    fx_ask(x, "POST", "/sandboxes/" ID "/pause", NULL);
+    HAS(x, "HTTP/1.1 409");
+    HAS(x, "{\"code\":409,");
+    fx_ask(x, "GET", "/sandboxes/" ID, NULL);
+    HAS(x, "\"state\":\"paused\"");
+    HAS(x, "\"endAt\":\"2023-11-14T22:13:20.000Z\"");
+    fx_ask(x, "POST", "/sandboxes/" ID "/timeout", "{\"timeout\":5}");
+    fx_begin(x, "POST", "/v2/sandboxes/" ID "/connect", "{\"timeout\":70,\"memory\":false}");
+    fx_turn(x, 5);
+    CHECK_INT(F.resume.timeout_s, 70);
+    CHECK(F.resume.cold);
+    x->core.sb.state = SB_RUNNING;
+    F.kill.cb(F.kill.arg, &x->core.sb, NULL);
+    fx_until(x, "sandboxID");
+    HAS(x, "HTTP/1.1 201");
+    fx_ask(x, "POST", "/v2/sandboxes/" ID "/connect", "{}");
+    HAS(x, "HTTP/1.1 200");
+    fx_ask(x, "POST", "/sandboxes/" ID "/resume", "{\"timeout\":5}");
+    HAS(x, "HTTP/1.1 409");
+    fx_free(x);
+}
+TEST(api, traffic_wakes_who_asked_for_it)
+{
+    struct fx *x = fx_new();
+    static const char health[] = "GET /health HTTP/1.1\r\nHost: localhost\r\nE2b-Sandbox-Id: " ID "\r\nE2b-Sandbox-Port: 49983\r\n\r\n";
+    x->core.sb.state = SB_PAUSED;
+    x->core.sb.life = (struct life){.paused = PAUSE_DISK, .memory = true};
+    fx_open(x);
+    fx_sendz(x, health);
+    fx_until(x, "502");
+    CHECK_INT(F.wakes, 0);
+    x->core.sb.life.auto_resume = true;
+    fx_open(x);
+    fx_sendz(x, health);
+    fx_turn(x, 5);
+    CHECK_INT(F.wakes, 1);
+    x->core.sb.state = SB_RUNNING;
+    x->core.sb.timeout_s = 10;
+    F.kill.cb(F.kill.arg, &x->core.sb, NULL);
+    fx_until(x, "\r\n\r\n");
+    HAS(x, "HTTP/1.1 204");
+    CHECK_INT(x->core.sb.timeout_s, 300);
+    x->core.sb.state = SB_PAUSED;
+    x->core.sb.life.memory = false; /* that would be a reboot */
+    fx_open(x);
+    fx_sendz(x, health);
+    fx_until(x, "502");
+    CHECK_INT(F.wakes, 1);
     fx_free(x);
 }
 TEST(api, needs_a_key_and_takes_any_page)

@@ -93,8 +93,9 @@ TEST(cli, errors_have_codes_and_hints)
     fake_start(true, true);
     CHECK_INT(CLI("info", "nobody"), 66);
     has("err", "hutch: no such sandbox\n  hint: a hint\n");
-    CHECK_INT(CLI("pause", "web"), 69);
+    CHECK_INT(CLI("pause", "web"), 69); /* whatever the server refuses is shown */
     has("err", "pause does not exist yet");
+    CHECK_INT(CLI("resume", "--timeout", "never", "web"), 64);
     CHECK_INT(CLI("kill", "nobody", "web"), 66); /* the second is still killed */
     CHECK(logged("delete"));
     CHECK_INT(CLI("ls", "--jsno"), 64);

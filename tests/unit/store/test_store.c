@@ -60,7 +60,7 @@ static struct sandbox_row full_row(const char *id)
         .created_wall_ns = INT64_C(1700000000123456789), .started_wall_ns = 2, .expires_wall_ns = 3, .ended_wall_ns = 4,
         .end_reason = "oom", .end_message = "it's \"full\"; DROP TABLE sandboxes;--", .env_json = "{\"A\":\"b\"}",
         .metadata_json = "{\"k\":\"\xc3\xa4\"}", .network_json = "{}", .generation = 7, .token = "tok", .start_path = "pool",
-        .start_ns = 2100000, .kernel = "6.1", .boot_id = "boot"};
+        .start_ns = 2100000, .kernel = "6.1", .boot_id = "boot", .life_json = "{\"paused\":\"disk\"}"};
 }
 
 struct seen { int n; char ids[64]; };
@@ -79,7 +79,7 @@ static int see_sandbox(void *arg, const struct sandbox_row *r)
         SAME_I(created_wall_ns); SAME_I(started_wall_ns); SAME_I(expires_wall_ns); SAME_I(ended_wall_ns);
         SAME_T(end_reason); SAME_T(end_message); SAME_T(env_json); SAME_T(metadata_json); SAME_T(network_json);
         SAME_I(generation); SAME_I(start_ns);
-        SAME_T(token); SAME_T(start_path); SAME_T(kernel); SAME_T(boot_id);
+        SAME_T(token); SAME_T(start_path); SAME_T(kernel); SAME_T(boot_id); SAME_T(life_json);
     } else {
         CHECK(!r->name && !r->token && !r->end_reason);
     }
@@ -116,6 +116,33 @@ TEST(store, sandbox_round_trip_and_reopen)
     store_close(s);
     struct stat st;
     CHECK(!stat(path, &st) && (st.st_mode & 0777) == 0600);
+    loop_free(loop);
+}
+
+static int see_snapshot(void *arg, const struct snapshot_row *r)
+{
+    ++*(int *)arg;
+    CHECK_STR(r->id, "s1");
+    CHECK(!r->name);
+    CHECK_INT(r->created_wall_ns, 5);
+    CHECK_STR(r->json, "{}");
+    return 0;
+}
+
+TEST(store, snapshots)
+{
+    fresh();
+    struct store *s = must_open();
+    int n = 0;
+    store_put_snapshot(s, &(struct snapshot_row){.id = "s1", .created_wall_ns = 5, .json = "{}"}, count, NULL);
+    store_put_snapshot(s, &(struct snapshot_row){.id = "s2", .name = "n", .created_wall_ns = 6, .json = "{}"}, count, NULL);
+    store_del_snapshot(s, "s2", count, NULL);
+    store_close(s);
+    CHECK_INT(calls, 3);
+    s = must_open();
+    CHECK_INT(store_load_snapshots(s, see_snapshot, &n, NULL), 0);
+    CHECK_INT(n, 1);
+    store_close(s);
     loop_free(loop);
 }
 

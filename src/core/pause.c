@@ -1,0 +1,393 @@
+/* The way to sleep. See pause.h for when it counts. */
+#include "core/pause.h"
+#include "backend/vm/vm.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/agent.h"
+#include "core/context.h"
+#include "core/volume.h"
+#include "core/transit.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+#define FREEZE_NS (60 * NS_PER_S)
+
+static void pausing_stored(void *arg, const struct err *e)
+{
+    struct sandbox_ref r = sandbox_ref_take(arg);
+    struct sandbox *sb = map_get(&r.core->sandboxes, r.id);
+    if (!e && sb && sb->state == SB_PAUSING)
+        sandbox_announce(sb);
+}
+
+/* ---- pause: undone --------------------------------------------------------------------------------------------------- */
+
+static void running_again(void *arg, const struct err *e)
+{
+    struct transit *t = arg;
+    (void)e; /* the row said "pausing" at worst, which a successor reads as running */
+    if (transit_back(t))
+        transit_end(t, &t->err);
+}
+
+static void undone(struct transit *t)
+{
+    struct sandbox *sb = transit_owner(t);
+    (void)sandbox_advance(sb, SBE_RESUME, NULL);
+    sb->life.paused = PAUSE_NONE;
+    int64_t left = sb->expires_mono - clock_mono();
+    sandbox_arm_expiry(sb, left > NS_PER_S ? left : NS_PER_S);
+    log_warn("sandbox %s: not paused: %s", sb->id, t->err.msg);
+    sandbox_store(sb, running_again, transit_hold(t));
+}
+
+static void undo_lost(struct transit *t, const struct err *e)
+{
+    struct sandbox *sb = transit_owner(t);
+    char m[300];
+    (void)snprintf(m, sizeof m, "it could not be paused (%s) and did not come back (%s)", t->err.msg, e->msg);
+    sandbox_box_ended(sb, END_HOST_FAULT, m, true); /* ends the transition */
+}
+
+static void undo_thawed(void *arg, const struct err *e, struct rec r)
+{
+    struct transit *t = arg;
+    (void)r;
+    if (t->over)
+        return;
+    if (e)
+        undo_lost(t, e);
+    else
+        undone(t);
+}
+
+static void undo_thaw(struct transit *t)
+{
+    static const struct call_ops ops = {.done = undo_thawed};
+    struct sandbox *sb = transit_owner(t);
+    struct err e;
+    auto_buf rec = {0};
+    rec_put_u64(&rec, T_WALL_NS, (uint64_t)clock_wall());
+    if (!agent_call(sb->box->agent, OP_THAW, &rec, &ops, t, &e))
+        undo_lost(t, &e);
+}
+
+static void undo_continued(void *arg, struct vm *vm, const struct err *e)
+{
+    struct transit *t = arg;
+    (void)vm;
+    if (t->over)
+        return;
+    if (e)
+        undo_lost(t, e);
+    else
+        undo_thaw(t);
+}
+
+static void standing_again(void *arg, struct vm *vm, const struct err *e)
+{
+    struct transit *t = arg;
+    (void)vm;
+    if (t->over)
+        return;
+    if (e)
+        undo_lost(t, e);
+    else
+        transit_end(t, &t->err); /* in standby, as before */
+}
+
+/* It goes on as if nothing had been. */
+static void pause_failed(struct transit *t, const struct err *e)
+{
+    struct sandbox *sb = transit_owner(t);
+    if (t->over || !sb || !sb->box)
+        return;
+    t->err = *e;
+    timer_stop(&t->deadline);
+    vm_saving_free(t->saving);
+    t->saving = NULL;
+    if (t->deepen)
+        vm_stop(sb->box->vm, standing_again, t);
+    else if (sb->tier == TIER_CONTAINER)
+        undone(t);
+    else if (t->stopped)
+        vm_cont(sb->box->vm, undo_continued, t);
+    else if (t->frozen)
+        undo_thaw(t);
+    else
+        undone(t);
+}
+
+static void on_deadline(void *arg)
+{
+    struct transit *t = arg;
+    struct err e;
+    err_set(&e, E_TIMEOUT, "the sandbox did not stand still within %d s", (int)(FREEZE_NS / NS_PER_S));
+    t->frozen = true; /* perhaps; to thaw what is not frozen does no harm */
+    pause_failed(t, &e);
+}
+
+/* ---- pause: a VM to disk --------------------------------------------------------------------------------------------- */
+
+static void pause_over(struct transit *t)
+{
+    struct sandbox *sb = transit_owner(t);
+    if (!transit_back(t) || --t->parts || !sb)
+        return;
+    sandbox_announce(sb);
+    log_debug("sandbox %s paused in %lld us", sb->id, (long long)(clock_mono() - t->begun) / 1000);
+    transit_end(t, NULL);
+}
+static void pause_stored(void *arg, const struct err *e)
+{
+    if (e) /* the manifest is what counts; the row follows at the next start */
+        log_error("storing a pause: %s", e->msg);
+    pause_over(arg);
+}
+static void pause_released(void *arg) { pause_over(arg); }
+
+static void now_paused(struct sandbox *sb, enum pause_kind kind, bool memory, uint64_t bytes)
+{
+    (void)sandbox_advance(sb, SBE_PAUSED, NULL); /* refused for one that was in standby: it is paused already */
+    sb->life.paused = kind;
+    sb->life.memory = memory;
+    sb->life.bytes = bytes;
+    sb->life.paused_ns = clock_wall();
+}
+
+/* What is on disk is whole: from here on it is paused, whatever happens. */
+static void on_disk(struct transit *t, bool memory, uint64_t bytes)
+{
+    struct sandbox *sb = transit_owner(t);
+    struct box *b = sb->box;
+    now_paused(sb, PAUSE_DISK, memory, bytes);
+    volumes_disconnect(sb);
+    sb->box = NULL;
+    t->parts = 2;
+    b->keep_files = true;
+    sandbox_store(sb, pause_stored, transit_hold(t));
+    box_remove(b, pause_released, transit_hold(t));
+}
+
+static void published(void *arg, struct vm_saving *s, const struct err *e)
+{
+    struct transit *t = arg;
+    if (t->over)
+        return;
+    if (e) {
+        pause_failed(t, e);
+        return;
+    }
+    on_disk(t, vm_saving_facts(s)->memory, vm_saving_facts(s)->bytes);
+}
+
+static void taken(void *arg, struct vm_saving *s, const struct err *e)
+{
+    struct transit *t = arg;
+    if (t->over)
+        return;
+    if (e)
+        pause_failed(t, e);
+    else
+        vm_saving_publish(s, transit_owner(t)->generation, published, t);
+}
+
+/* Its memory stays where it is, and nothing of it runs. */
+static void in_standby(struct transit *t)
+{
+    struct sandbox *sb = transit_owner(t);
+    now_paused(sb, PAUSE_STANDBY, true, 0);
+    t->parts = 1;
+    sandbox_store(sb, pause_stored, transit_hold(t));
+}
+
+static void stopped(void *arg, struct vm *vm, const struct err *e)
+{
+    struct transit *t = arg;
+    (void)vm;
+    if (t->over)
+        return;
+    if (e) {
+        pause_failed(t, e);
+        return;
+    }
+    t->stopped = true;
+    timer_stop(&t->deadline);
+    if (t->pause.standby)
+        in_standby(t);
+    else if (t->pause.files_only)
+        vm_saving_publish(t->saving, transit_owner(t)->generation, published, t);
+    else
+        vm_saving_take(t->saving, taken, t);
+}
+
+static void cut_streams(struct sandbox *sb)
+{
+    struct err why;
+    err_set(&why, E_CONFLICT, "sandbox %s was paused", sb->id);
+    contexts_drop(sb, &why); /* they are found again in its process list */
+    agent_cut(sb->box->agent, &why);
+}
+
+static void frozen(void *arg, const struct err *e, struct rec r)
+{
+    struct transit *t = arg;
+    struct sandbox *sb = transit_owner(t);
+    (void)r;
+    if (t->over || t->frozen || !sb)
+        return;
+    if (e) {
+        pause_failed(t, e);
+        return;
+    }
+    t->frozen = true;
+    cut_streams(sb);
+    vm_stop(sb->box->vm, stopped, t);
+}
+
+static void freeze(struct transit *t)
+{
+    static const struct call_ops ops = {.done = frozen};
+    struct sandbox *sb = transit_owner(t);
+    struct err e;
+    auto_buf rec = {0};
+    if (t->pause.standby)
+        rec_put_u64(&rec, T_FLAGS, FREEZE_QUICK);
+    timer_arm(&t->deadline, FREEZE_NS);
+    if (!agent_call(sb->box->agent, OP_FREEZE, &rec, &ops, t, &e))
+        pause_failed(t, &e);
+}
+
+/* From standby to disk: its processor runs again for a moment, its processes do not, and its file systems are frozen too. */
+static void deepen_continued(void *arg, struct vm *vm, const struct err *e)
+{
+    struct transit *t = arg;
+    (void)vm;
+    if (t->over)
+        return;
+    if (e)
+        pause_failed(t, e);
+    else
+        freeze(t);
+}
+
+static void deepen_woken(void *arg, struct box *b, const struct err *e)
+{
+    (void)b;
+    if (transit_back(arg))
+        deepen_continued(arg, NULL, e);
+}
+
+static void deepen(struct transit *t)
+{
+    struct sandbox *sb = transit_owner(t);
+    if (!sb->box->synced) /* taken over from an earlier daemon: the channel first */
+        sandbox_configure(sb, deepen_woken, transit_hold(t));
+    else
+        vm_cont(sb->box->vm, deepen_continued, t);
+}
+
+static void saving_ready(void *arg, struct vm_saving *s, const struct err *e)
+{
+    struct transit *t = arg;
+    (void)s;
+    if (t->over)
+        return;
+    if (e)
+        pause_failed(t, e);
+    else if (t->deepen)
+        deepen(t);
+    else
+        freeze(t);
+}
+
+/* ---- pause: a container --------------------------------------------------------------------------------------------- */
+
+static void container_frozen(void *arg, struct box *b, const struct err *e)
+{
+    struct transit *t = arg;
+    (void)b;
+    if (t->over)
+        return;
+    if (e)
+        pause_failed(t, e);
+    else
+        in_standby(t);
+}
+
+static void container_synced(void *arg, const struct err *e, struct rec r)
+{
+    struct transit *t = arg;
+    (void)e, (void)r; /* a guest that does not sync is stopped all the same: the unmount writes its files */
+    if (t->over || !transit_owner(t))
+        return;
+    timer_stop(&t->deadline);
+    cut_streams(transit_owner(t));
+    on_disk(t, false, 0);
+}
+
+static void container_pause(struct transit *t)
+{
+    static const struct call_ops ops = {.done = container_synced};
+    struct sandbox *sb = transit_owner(t);
+    struct err e;
+    if (t->pause.standby) {
+        cut_streams(sb);
+        box_freeze(sb->box, true, container_frozen, t);
+        return;
+    }
+    timer_arm(&t->deadline, FREEZE_NS);
+    if (!agent_call(sb->box->agent, OP_SYNC, NULL, &ops, t, &e))
+        pause_failed(t, &e);
+}
+
+/* ---- pause: begin ---------------------------------------------------------------------------------------------------- */
+
+/* What it will be, or a refusal. Nothing is given up silently that was asked for by name. */
+static int check(struct sandbox *sb, struct pause_spec *how, struct err *e)
+{
+    if (sb->tier == TIER_CONTAINER && how->memory_wanted && !how->standby)
+        return err_set(e, E_UNSUPPORTED, "a container's memory cannot be kept on disk: use standby, memory: false, or isolation vm");
+    if (sb->tier == TIER_CONTAINER && !how->standby)
+        how->files_only = true;
+    if (how->standby && how->files_only)
+        return err_set(e, E_INVALID, "standby keeps memory: memory: false does not go with it");
+    return 0;
+}
+
+int sandbox_pause(struct sandbox *sb, const struct pause_spec *how, sandbox_cb *done, void *arg, struct err *e)
+{
+    if (sb->transit && sb->transit->kind == PAUSE) {
+        transit_wait(sb->transit, done, arg, false);
+        return 0;
+    }
+    if (sb->transit)
+        return transit_after(sb, (struct transit_again){.kind = PAUSE, .pause = *how, .done = done, .arg = arg});
+    struct pause_spec want = *how;
+    bool deepen_it = sb->state == SB_PAUSED && sb->life.paused == PAUSE_STANDBY && !how->standby && sb->tier == TIER_VM;
+    if (check(sb, &want, e))
+        return -1;
+    if (!deepen_it && sb->state != SB_RUNNING)
+        return transit_not_now(sb, "paused", e);
+    if (!deepen_it && sandbox_advance(sb, SBE_PAUSE, e))
+        return -1;
+    struct transit *t = transit_new(sb, PAUSE, on_deadline);
+    t->pause = want;
+    t->deepen = deepen_it;
+    transit_wait(t, done, arg, false);
+    timer_stop(&sb->expiry);
+    if (!deepen_it) {
+        sb->life.paused = want.standby ? PAUSE_STANDBY : PAUSE_DISK; /* where it goes, for a successor of ours */
+        sb->life.memory = !want.files_only;
+        sandbox_store(sb, pausing_stored, sandbox_ref_new(sb));
+    }
+    if (sb->tier == TIER_CONTAINER)
+        container_pause(t);
+    else if (want.standby)
+        freeze(t);
+    else
+        t->saving = vm_saving_new(sb->box->vm, NULL, !want.files_only, saving_ready, t);
+    return 0;
+}
+

@@ -1,0 +1,52 @@
+#include "core/policy.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/internal.h"
+#include "core/pause.h"
+#include "core/pool.h"
+
+#define TICK_NS  (1 * NS_PER_S)
+#define FREE_MIB 1024 /* below this much host memory, standby gives its memory back at once */
+
+static void moved(void *arg, struct sandbox *sb, const struct err *e)
+{
+    (void)arg, (void)sb;
+    if (e)
+        log_warn("from standby to disk: %s", e->msg);
+}
+
+/* Only of VMs: a container's memory cannot go anywhere. One at a time: it is disk work, and the host may be short already. */
+static bool standby_over(struct core *c, struct sandbox *sb, bool pressed)
+{
+    struct pause_spec how = {0};
+    int64_t lasted = clock_wall() - sb->life.paused_ns, limit = (int64_t)c->cfg.standby_s * NS_PER_S;
+    struct err e;
+    if (sb->state != SB_PAUSED || sb->life.paused != PAUSE_STANDBY || sb->tier != TIER_VM || sandbox_busy(sb))
+        return false;
+    if (!pressed && (!limit || lasted < limit))
+        return false;
+    return !sandbox_pause(sb, &how, moved, NULL, &e);
+}
+
+static void tick(void *arg)
+{
+    struct core *c = arg;
+    struct map_entry *en;
+    size_t i = 0, standing = 0;
+    timer_arm(&c->policy, TICK_NS);
+    if (c->stopping || c->spawn_lost)
+        return;
+    while ((en = map_next(&c->sandboxes, &i)))
+        standing += ((struct sandbox *)en->value)->life.paused == PAUSE_STANDBY;
+    bool pressed = standing && host_free_mib() < FREE_MIB;
+    for (i = 0; standing && (en = map_next(&c->sandboxes, &i));)
+        if (standby_over(c, en->value, pressed))
+            return;
+}
+
+void policy_start(struct core *c)
+{
+    timer_init(&c->policy, c->loop, tick, c);
+    timer_arm(&c->policy, TICK_NS);
+}
+void policy_stop(struct core *c) { timer_stop(&c->policy); }

@@ -1,0 +1,6 @@
+/* What happens to sandboxes without anybody asking: standby that lasted too
+ * long goes to disk. One timer of the main loop. */
+#pragma once
+struct core;
+void policy_start(struct core *c);
+void policy_stop(struct core *c);

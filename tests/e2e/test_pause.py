@@ -1,0 +1,343 @@
+"""Pause and resume: memory, files, processes and identity come back whole, whoever asked, whatever dies in between."""
+import os
+import time
+
+from hutchtest import *
+
+# A process that holds state only in memory and shows it on request.
+KEEPER = r"""
+import os, signal, sys, time, random
+secret = os.urandom(16).hex()
+blob = bytearray(os.urandom(1 << 20)) * 4
+n = 0
+print("ready", secret, flush=True)
+while True:
+    line = sys.stdin.readline()
+    if not line:
+        break
+    n += 1
+    import hashlib
+    print(n, secret, hashlib.sha256(blob).hexdigest(), flush=True)
+"""
+
+
+def keeper(box):
+    """(pid, ask): ask() returns [count, secret, hash of 4 MiB of memory]."""
+    box.put("/home/user/keeper.py", KEEPER.encode())
+    pid = box.background(["python3", "-u", "/home/user/keeper.py"], keep_stdin=True, tag="keeper")
+    box.attach(pid, 0, deadline=30).wait_output(b"\n")
+
+    def ask():
+        before = box.process(pid)["output_bytes"]
+        box.stdin(pid, b"?\n")
+        s = box.attach(pid, before, deadline=30)
+        out = s.wait_output(b"\n")
+        s.abort()
+        return out.decode().split()
+    return pid, ask
+
+
+@tiers("vm")
+@timeout(120)
+def memory_files_and_processes_come_back(t):
+    box = t.box(name="sleeper", env={"A": "b"})
+    pid, ask = keeper(box)
+    first = ask()
+    box.put("/home/user/tree/a", b"x" * 300_000)
+    before = box.info()
+    o = box.pause()
+    equal((o["state"], o["paused"]["kind"], o["paused"]["memory"]), ("paused", "disk", True))
+    true(o["paused"]["bytes"] > 1_000_000, "its memory is on disk")
+    equal(t.d.pids_of(o["box"]), [], "no process of it is left")
+    equal(box.info()["state"], "paused")
+    contains([x["id"] for x in t.c.sandboxes()], box.id)
+    e = refuses("conflict", box.exec, ["true"])
+    contains(e.message, "paused")
+    o = box.resume()
+    equal((o["state"], o["paused"], o["generation"]), ("running", None, before["generation"] + 1))
+    for k in ("id", "name", "template_id", "created_at", "box", "metadata"):
+        equal(o[k], before[k], k)
+    second = ask()
+    equal(second[0], str(int(first[0]) + 1), "the process went on where it was")
+    equal(second[1:], first[1:], "its memory is the same")
+    equal(box.get("/home/user/tree/a"), b"x" * 300_000)
+    equal(box.process("tag:keeper")["pid"], pid)
+    equal(box.ok("echo $A; hostname"), "b\nsleeper\n")
+
+
+@tiers("vm")
+@timeout(120)
+def clock_and_randomness_are_fresh(t):
+    box = t.box()
+    first = box.ok("cat /proc/sys/kernel/random/boot_id; head -c 16 /dev/urandom | od -An -tx1").splitlines()
+    box.pause()
+    time.sleep(1.2)
+    box.resume()
+    now = float(box.ok("date +%s.%N"))
+    within(now - time.time(), -1.0, 1.0, "the guest's clock after a resume")
+    again = box.ok("cat /proc/sys/kernel/random/boot_id; head -c 16 /dev/urandom | od -An -tx1").splitlines()
+    equal(again[0], first[0], "no reboot")
+    true(again[1] != first[1], "other random bytes")
+
+
+@tiers("container")
+@own_daemon()
+@timeout(120)
+def stopped_container_survives_the_daemon(t):
+    box = t.box(name="keeps", auto_resume=True)
+    box.put("/home/user/kept", b"1")
+    for how in (t.d.sigkill, t.d.shutdown, t.d.kill_everything):
+        box.pause()
+        how()
+        t.d.start(settle=False)
+        equal(box.info()["state"], "paused")
+        equal(box.get("/home/user/kept"), b"1")
+    box.kill()
+
+
+@tiers("vm")
+@own_daemon()
+@timeout(180)
+def paused_survives_the_daemon(t):
+    """Restart of the daemon, orderly stop and start, and everything killed at once (a power cut as far as processes go)."""
+    box = t.box(name="keeps")
+    pid, ask = keeper(box)
+    first = ask()
+    for how in ("sigkill", "shutdown", "everything"):
+        box.pause()
+        if how == "sigkill":
+            t.d.sigkill()
+        elif how == "shutdown":
+            t.d.shutdown()
+        else:
+            t.d.kill_everything()
+        t.d.start(settle=False)
+        o = box.info()
+        equal((o["state"], o["name"], o["paused"]["memory"]), ("paused", "keeps", True), how)
+        box.resume()
+        now = ask()
+        equal(now[0], str(int(first[0]) + 1), how)
+        equal(now[1:], first[1:], how)
+        first = now
+    box.pause()
+    box.kill()
+    equal(box.info()["state"], "gone")
+
+
+@tiers("vm")
+@timeout(120)
+def files_only_is_a_reboot(t):
+    box = t.box()
+    pid, ask = keeper(box)
+    boot = box.ok("cat /proc/sys/kernel/random/boot_id")
+    box.put("/home/user/kept", b"kept")
+    o = box.pause(memory=False)
+    equal(o["paused"]["memory"], False)
+    equal(o["paused"]["bytes"], 0)
+    o = box.resume(deadline=120)
+    equal(o["start"]["path"], "boot")
+    equal(box.get("/home/user/kept"), b"kept")
+    true(box.ok("cat /proc/sys/kernel/random/boot_id") != boot, "another boot id")
+    equal(box.ok("pgrep -f [k]eeper.py || echo none"), "none\n")
+    equal(box.ok("hostname").strip(), box.id)
+    # A machine that was booted can be paused with its memory as well.
+    pid, ask = keeper(box)
+    first = ask()
+    o = box.pause()
+    equal(o["paused"]["memory"], True)
+    box.resume()
+    equal(ask()[1:], first[1:])
+    # And the memory can be left out afterwards: the way to rescue a machine whose memory is bad.
+    box.pause()
+    box.resume(memory=False, deadline=120)
+    equal(box.ok("pgrep -f [k]eeper.py || echo none"), "none\n")
+    equal(box.get("/home/user/kept"), b"kept")
+
+
+@tiers("vm")
+@timeout(120)
+def streams_are_cut_with_a_reason(t):
+    box = t.box()
+    s = box.stream("i=0; while :; do i=$((i+1)); echo tick-$i; sleep 0.02; done")
+    s.wait_output(b"tick-3\n")
+    pid = s.pid
+    box.pause()
+    last = list(s)[-1]
+    equal(last["event"], "interrupted")
+    contains(last["error"]["message"], "paused")
+    box.resume()
+    a = box.attach(pid, 0, deadline=30)
+    ticks = a.wait_output(b"tick-40\n").decode().split()
+    equal(ticks[:40], [f"tick-{i}" for i in range(1, 41)], "output goes on without a gap")
+    a.abort()
+
+
+@tiers("vm")
+@timeout(120)
+def calls_wait_and_wake(t):
+    box = t.box(auto_resume=True)
+    equal(box.info()["auto_resume"], True)
+    box.put("f", b"1")
+    box.pause()
+    equal(box.ok(["cat", "f"]), "1")
+    equal(box.info()["state"], "running")
+    # Calls that arrive while it is pausing wait for it, and then wake it.
+    th = Threads()
+    th.go(box.pause)
+    for i in range(4):
+        th.go(box.ok, ["echo", str(i)])
+    th.go(box.get, "f")
+    th.join(60)
+    # Two resumes and two pauses at once are one each.
+    for _ in range(2):
+        th = Threads()
+        th.go(box.pause)
+        th.go(box.pause)
+        equal([o["state"] for o in th.join(60)], ["paused", "paused"])
+        th = Threads()
+        th.go(box.resume)
+        th.go(box.resume)
+        a, b = th.join(60)
+        equal((a["state"], a["generation"]), ("running", b["generation"]))
+    # A resume that arrives during a pause comes after it.
+    th = Threads()
+    th.go(box.pause)
+    time.sleep(0.01)
+    th.go(box.resume)
+    th.join(60)
+    equal(box.wait_state("running", "paused")["state"], "running")
+
+
+@tiers("vm")
+@timeout(120)
+def timeout_can_pause(t):
+    box = t.box(timeout_s=60, on_timeout="pause")
+    pid, ask = keeper(box)
+    box.timeout(1)
+    o = box.wait_state("paused", seconds=30)
+    equal(o["paused"]["memory"], True)
+    box.resume(timeout_s=60)
+    true(int(ask()[0]) >= 1)
+
+
+@tiers("vm")
+@timeout(120)
+def kill_at_any_moment(t):
+    for delay in (0, 0.004, 0.012, 0.03, 0.06):
+        box = t.box()
+        box.put("f", b"1")
+        th = Threads()
+
+        def pause():
+            try:
+                return box.pause()["state"]
+            except ApiError as e:
+                return e.code
+        th.go(pause)
+        time.sleep(delay)
+        box.kill()
+        contains(("paused", "gone", "conflict"), th.join(60)[0])
+        equal(box.info()["state"], "gone")
+        box = t.box()
+        box.pause()
+
+        def resume():
+            try:
+                return box.resume()["state"]
+            except ApiError as e:
+                return e.code
+        th = Threads()
+        th.go(resume)
+        time.sleep(delay)
+        box.kill()
+        contains(("running", "gone", "conflict"), th.join(60)[0])
+        equal(box.info()["state"], "gone")
+
+
+@tiers("vm", "container")
+@timeout(120)
+def standby_keeps_memory_in_memory(t):
+    box = t.box()
+    pid, ask = keeper(box)
+    first = ask()
+    o = box.pause(standby=True)
+    equal((o["state"], o["paused"]["kind"], o["paused"]["memory"]), ("paused", "standby", True))
+    refuses("conflict", box.exec, ["true"])
+    cpu = t.d.cpu_of(o["box"])
+    time.sleep(0.5)
+    equal(t.d.cpu_of(o["box"]), cpu, "it uses no processor")
+    o = box.resume()
+    equal((o["state"], o["start"]["path"]), ("running", "standby"))
+    second = ask()
+    equal(second[1:], first[1:])
+    equal(int(second[0]), int(first[0]) + 1)
+    within(float(box.ok("date +%s.%N")) - time.time(), -1.0, 1.0, "the clock")
+    box.pause(standby=True)
+    box.kill()
+
+
+@tiers("vm", "container")
+@own_daemon()
+@timeout(120)
+def standby_survives_the_daemon(t):
+    box = t.box()
+    pid, ask = keeper(box)
+    first = ask()
+    box.pause(standby=True)
+    t.d.sigkill()
+    t.d.start(settle=False)
+    equal(box.info()["paused"]["kind"], "standby")
+    box.resume()
+    equal(ask()[1:], first[1:])
+    box.pause(standby=True)
+    t.d.sigkill()
+    t.d.start(settle=False)
+    if t.tier == "vm":
+        equal(box.pause()["paused"]["kind"], "disk", "from standby to disk, under another daemon")
+        box.resume()
+        equal(ask()[1:], first[1:])
+    box.kill()
+
+
+@tiers("vm")
+@own_daemon(HUTCH_STANDBY="1")
+@timeout(120)
+def standby_goes_to_disk_after_a_while(t):
+    box = t.box()
+    pid, ask = keeper(box)
+    first = ask()
+    box.pause(standby=True)
+    o = until(lambda: (lambda x: x if x["paused"]["kind"] == "disk" else None)(box.info()), 30, "it went to disk")
+    equal(t.d.pids_of(o["box"]), [])
+    box.resume()
+    equal(ask()[1:], first[1:])
+    box.kill()
+
+
+@tiers("container")
+@timeout(120)
+def a_container_is_stopped_and_started(t):
+    box = t.box()
+    box.put("/home/user/kept", os.urandom(200_000))
+    want = sha(box.get("/home/user/kept"))
+    box.ok("mkdir -p /home/user/d && ln -s kept /home/user/d/link && sudo chown root /home/user/d && sudo rm -rf /usr/share/doc")
+    boot = box.ok("cat /proc/sys/kernel/random/boot_id")
+    pid, ask = keeper(box)
+    e = refuses("unsupported", box.pause, memory=True)
+    contains(e.message, "container")
+    equal(box.info()["state"], "running")
+    o = box.pause()
+    equal((o["paused"]["kind"], o["paused"]["memory"]), ("disk", False))
+    equal(t.d.pids_of(o["box"]), [])
+    o = box.resume()
+    equal(o["start"]["path"], "boot")
+    equal(sha(box.get("/home/user/kept")), want)
+    equal(box.ok("readlink /home/user/d/link; stat -c %U /home/user/d; test -e /usr/share/doc || echo removed"), "kept\nroot\nremoved\n")
+    true(box.ok("cat /proc/sys/kernel/random/boot_id") != boot)
+    equal(box.ok("pgrep -f [k]eeper.py || echo none"), "none\n")
+    for _ in range(3):
+        box.pause()
+        box.resume()
+    equal(sha(box.get("/home/user/kept")), want)
+    box.pause()
+    box.kill()
