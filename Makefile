@@ -60,7 +60,7 @@ PC_event   := -levent_core -levent_pthreads -levent_extra
 PC_daemon  := $(PC_event) -ljansson -lsqlite3 -lcrypto -lz -lm -lpthread
 host_libs   = $(patsubst %,$(B)/lib%.a,$(1))
 
-PROGRAMS := hutchd hutch hutch-spawn hutch-egress hutch-agent hutch-untar
+PROGRAMS := hutchd hutch hutch-spawn hutch-egress hutch-agent hutch-untar hutch-zygote.so
 .PHONY: all deps demo test unit e2e bench lint fuzz install clean
 all: $(PROGRAMS:%=$(B)/%)
 
@@ -99,6 +99,12 @@ $(B)/hutch-agent: $(B)/sobj/bin/hutch-agent.o $(patsubst %,$(B)/libs%.a,guest wi
 	@echo "  LINK   $@"
 	@$(SCC) -static -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group
 
+# Goes into interpreters of whatever libc: no C library, no start files.
+$(B)/hutch-zygote.so: src/zygote/zygote.c src/wire/zygote.h Makefile
+	@mkdir -p $(@D)
+	@echo "  LINK   $@"
+	@$(CC) -D_GNU_SOURCE -Isrc -std=gnu17 $(WARN) $(if $(WERROR),-Werror) -O2 -g -ffreestanding -fno-stack-protector -fPIC -fvisibility=hidden -shared -nostdlib -Wl,-z,relro,-z,now,-z,noexecstack -o $@ $<
+
 # ---- unit tests: tests/unit/<folder>/test_*.c, each a program -----------------------------------------------------
 UNIT_SRC := $(sort $(wildcard tests/unit/*/test_*.c))
 UNIT     := $(patsubst tests/unit/%.c,$(B)/unit/%,$(UNIT_SRC))
@@ -133,7 +139,7 @@ $(B)/unit/%: tests/unit/%.c tests/test.h Makefile $$(addprefix $(B)/lib,$$(addsu
 
 $(B)/unit/gate/test_gate: $(B)/hutch-egress
 
-unit: $(UNIT)
+unit: $(UNIT) $(B)/hutch-zygote.so
 	@tools/run-unit $(UNIT)
 
 # ---- what people type -------------------------------------------------------------------------------------------
@@ -169,7 +175,7 @@ lint:
 # ---- fuzzers: tests/fuzz/fuzz_<what>.c with libFuzzer; FUZZ_SECONDS each ----------------------------------------
 FUZZ_SECONDS ?= 60
 FUZZ := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
-FUZZ_SRC := $(filter-out src/bin/% src/cli/% src/spawn/% src/jail/% src/core/% src/api/% src/guest/main.c,$(shell find src -name '*.c'))
+FUZZ_SRC := $(filter-out src/bin/% src/cli/% src/zygote/% src/spawn/% src/jail/% src/core/% src/api/% src/guest/main.c,$(shell find src -name '*.c'))
 $(B)/fuzz/%.o: src/%.c
 	@mkdir -p $(@D)
 	@clang $(CPPFLAGS) -std=gnu17 -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -MMD -MP -c $< -o $@

@@ -9,7 +9,7 @@ _hutch_from() {
     esac
     mapfile -t COMPREPLY < <(compgen -W "$w" -- "$cur")
 }
-_hutch_verbs='up down run create ls info exec sh cp logs kill timeout ps pause resume fork snapshot snapshots eval template volume key net url metrics top events egress doctor mcp completion version help'
+_hutch_verbs='up down run create ls info exec sh cp logs kill timeout ps pause resume fork snapshot snapshots eval template volume key net url metrics top events egress doctor bench mcp completion version help'
 _hutch() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb='' sub='' i words='' opts='' args=''
     COMPREPLY=()
@@ -33,19 +33,24 @@ _hutch() {
     --net) _hutch_from 'none open allow='; return ;;
     --volume) _hutch_from ''; return ;;
     --meta) _hutch_from ''; return ;;
+    --input) _hutch_from ''; return ;;
+    --function) _hutch_from ''; return ;;
     --user) _hutch_from ''; return ;;
     --cwd) _hutch_from ''; return ;;
     --on-timeout) _hutch_from 'kill pause'; return ;;
     --state) _hutch_from 'creating running paused stopping gone failed'; return ;;
     --limit) _hutch_from ''; return ;;
     --count) _hutch_from ''; return ;;
-    --language) _hutch_from 'python js ts bash r java'; return ;;
+    --language) _hutch_from 'python js ts bash r java php ruby'; return ;;
     --in) _hutch_from '@id'; return ;;
     --file) _hutch_from '@file'; return ;;
     --context) _hutch_from '@file'; return ;;
-    --builtin) _hutch_from 'base code-interpreter'; return ;;
+    --builtin) _hutch_from 'base code-interpreter isolate'; return ;;
+    --size) _hutch_from ''; return ;;
+    --inodes) _hutch_from ''; return ;;
     --interval) _hutch_from ''; return ;;
     --since) _hutch_from ''; return ;;
+    --rounds) _hutch_from ''; return ;;
     esac
     case $verb in
     template|volume|key) [[ -n $sub ]] && verb+=" $sub" ;;
@@ -53,7 +58,7 @@ _hutch() {
     case $verb in
     'up') opts='--foreground --json --help' args='' ;;
     'down') opts='--keep --help' args='' ;;
-    'run') opts='--name --template --isolation --cpu --memory --disk --timeout --env --net --volume --meta --user --cwd --tty --keep --no-build --help' args='@file' ;;
+    'run') opts='--name --template --isolation --cpu --memory --disk --timeout --env --net --volume --meta --input --function --user --cwd --tty --keep --no-build --help' args='@file' ;;
     'create') opts='--name --template --isolation --cpu --memory --disk --timeout --env --net --volume --meta --on-timeout --no-build --json --help' args='' ;;
     'ls') opts='--all --state --template --meta --quiet --json --help' args='' ;;
     'info') opts='--json --help' args='@id' ;;
@@ -69,7 +74,7 @@ _hutch() {
     'fork') opts='--count --json --help' args='@id' ;;
     'snapshot') opts='--name --json --help' args='@id' ;;
     'snapshots') opts='--json --help' args='' ;;
-    'eval') opts='--language --in --template --json --help' args='' ;;
+    'eval') opts='--language --isolation --timeout --memory --input --function --in --template --json --help' args='' ;;
     'template') words='build ls show rm import --help' ;;
     'template build') opts='--file --context --builtin --force --json --help' args='@template' ;;
     'template ls') opts='--json --help' args='' ;;
@@ -77,7 +82,7 @@ _hutch() {
     'template rm') opts='--help' args='@template' ;;
     'template import') opts='--json --help' args='@file' ;;
     'volume') words='create ls rm --help' ;;
-    'volume create') opts='--json --help' args='' ;;
+    'volume create') opts='--size --inodes --json --help' args='' ;;
     'volume ls') opts='--json --help' args='' ;;
     'volume rm') opts='--help' args='' ;;
     'key') words='create ls revoke --help' ;;
@@ -91,6 +96,7 @@ _hutch() {
     'events') opts='--follow --since --json --help' args='@id' ;;
     'egress') opts='--json --help' args='@id' ;;
     'doctor') opts='--json --help' args='' ;;
+    'bench') opts='--rounds --isolation --template --json --help' args='' ;;
     'mcp') opts='--help' args='' ;;
     'completion') opts='--help' args='bash' ;;
     'version') opts='--json --help' args='' ;;

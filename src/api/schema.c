@@ -6,7 +6,7 @@ const struct schema schemas[] = {
     {"Error", "code!:s message!:s hint:s request_id!:s"},
     {"Problem", "error!:Error"},
     /* sandboxes */
-    {"SandboxCreate", "template:s name:s isolation:=auto|vm|container cpu:n memory_mib:i disk_mib:i timeout_s:i on_timeout:=kill|pause auto_resume:b env:m metadata:m network:Network volumes:[VolumeMount]"},
+    {"SandboxCreate", "template:s name:s isolation:=auto|vm|container|isolate cpu:n memory_mib:i disk_mib:i timeout_s:i on_timeout:=kill|pause auto_resume:b env:m metadata:m network:Network volumes:[VolumeMount]"},
     {"VolumeMount", "name!:s path!:s read_only:b"},
     {"Attachment", "name!:s volume_id!:s path!:s read_only!:b"},
     {"SandboxPatch", "name:s? metadata:m timeout_s:i"},
@@ -25,7 +25,7 @@ const struct schema schemas[] = {
     {"SecretPut", "value!:s calls_max:i bytes_max:i"},
     {"Secret", "name!:s created_at!:t updated_at!:t calls_max!:i bytes_max!:i calls!:i bytes!:i"},
     {"SecretList", "secrets!:[Secret]"},
-    {"Isolation", "tier!:=vm|container boundary!:s accel!:=kvm|tcg|none"},
+    {"Isolation", "tier!:=vm|container|isolate boundary!:s accel!:=kvm|tcg|none"},
     {"Start", "path!:s ms!:n"},
     {"End", "reason!:=killed|timeout|idle|oom|guest-exit|host-fault|quota|shutdown message!:s? at!:t?"},
     {"Sandbox", "id!:s name!:s? template!:s template_id!:s state!:=creating|running|pausing|paused|stopping|gone|failed isolation!:Isolation cpu!:n "
@@ -54,6 +54,12 @@ const struct schema schemas[] = {
     {"ContextCreate", "language:s cwd:s env:m"},
     {"Context", "id!:s language!:=python|javascript|typescript|bash|r|java cwd!:s state!:=new|starting|idle|busy default!:b cells!:i"},
     {"ContextList", "contexts!:[Context]"},
+    /* isolates */
+    {"Program", "language!:=python|js|php|ruby code!:s input:v function:s template:s timeout_ms:i cpu_ms:i memory_mib:i max_output:i"},
+    {"ProgramError", "code!:=exception|not_json|exit|timeout|cpu|memory|output|forbidden|crashed message!:s hint:s type:s traceback:s syscall:s?"},
+    {"ProgramUsage", "wall_ms!:n cpu_ms!:n memory_bytes!:i"},
+    {"ProgramResult", "value!:v stdout:s stdout_base64:x stderr:s stderr_base64:x error!:ProgramError? exit_code!:i? signal!:i? language!:s template!:s "
+                   "isolation!:Isolation usage!:ProgramUsage duration_ms!:n"},
     /* files */
     {"Entry", "name!:s path!:s type!:=file|dir|symlink|other size!:i mode!:s uid!:i gid!:i owner!:s? group!:s? modified_at!:t target!:s?"},
     {"EntryList", "entries!:[Entry]"},
@@ -160,6 +166,7 @@ static void put_inner(struct jw *w, struct str t)
     case 'b': put_plain(w, "boolean", NULL); break;
     case 't': put_plain(w, "string", "date-time"); break;
     case 'x': put_plain(w, "string", "byte"); break;
+    case 'v': break;
     case 'o': put_plain(w, "object", NULL); break;
     case 'v': break; /* anything: the schema that allows all */
     case 'm':

@@ -2,6 +2,7 @@
  *
  *   hutch-agent --container --fd N    started by the jail, everything mounted
  *   hutch-agent --keeper --fd N       serves the files of a volume, which is its root
+ *   hutch-agent --isolate LANG --fd N likewise; warden of one interpreter (guest/isolate.h)
  *   /init | hutch-agent --vm          first program of a VM's initramfs */
 #include "base/str.h"
 #include "guest/agent.h"
@@ -44,6 +45,8 @@ int main(int argc, char **argv)
             o.vm = false;
         else if (!strcmp(argv[i], "--keeper"))
             o.vm = false, o.role = ROLE_KEEPER;
+        else if (!strcmp(argv[i], "--isolate") && i + 1 < argc)
+            o.isolate = argv[++i];
         else if (!strcmp(argv[i], "--fd") && i + 1 < argc && str_u64(str_of(argv[i + 1]), &v) && v < 65536)
             o.fd = (int)v, i++;
         else if (!o.vm) /* the kernel hands its unknown options to init: ignored there */

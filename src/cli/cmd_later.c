@@ -3,6 +3,7 @@
 #include "base/cleanup.h"
 #include "cli/cmds.h"
 #include "cli/eval.h"
+#include "cli/isolate.h"
 #include "cli/out.h"
 #include "cli/sandbox.h"
 #include <stdio.h>
@@ -69,6 +70,8 @@ static char *read_stdin(void)
 static int exec_eval(struct cli *x, struct args *a)
 {
     auto_free char *code = strcmp(a->v[0], "-") ? xstrdup(a->v[0]) : read_stdin();
+    if (isolate_asked(a))
+        return isolate_run(x, a, args_str(a, "language", "python"), str_of(code), true);
     const char *in = args_str(a, "in", NULL);
     auto_json sb = NULL;
     auto_buf b = {0};
@@ -113,7 +116,11 @@ static int exec_mcp(struct cli *x, struct args *a)
 static const struct opt fork_opts[] = {{"count", 'n', 's', "N", "how many (1)", NULL}, OPT_JSON, OPT_END};
 static const struct opt snap_opts[] = {{"name", 'n', 's', "NAME", "a name for it", NULL}, OPT_JSON, OPT_END};
 static const struct opt json_opts[] = {OPT_JSON, OPT_END}; /* these answers are JSON already; the option is accepted for scripts */
-static const struct opt eval_opts[] = {{"language", 'l', 's', "LANG", "python, js, ts, bash, r or java (python)", "python js ts bash r java"},
+static const struct opt eval_opts[] = {{"language", 'l', 's', "LANG", "python, js, ts, bash, r or java (python); in an isolate python, js, php or ruby", "python js ts bash r java php ruby"},
+                                       {"isolation", 0, 's', "TIER", "vm, container, auto (auto), or isolate: no sandbox, one program, its value", "vm container isolate auto"},
+                                       {"timeout", 0, 's', "S", "seconds it may take", NULL},
+                                       {"memory", 'm', 's', "MIB", "memory in MiB", NULL},
+                                       ISOLATE_OPTS,
                                        {"in", 0, 's', "ID", "in this sandbox instead of a fresh one", "@id"},
                                        {"template", 't', 's', "NAME", "what a fresh one starts from (code-interpreter if it is built, else base)", "@template"},
                                        EVAL_OPTS,

@@ -2,7 +2,9 @@
  * destroy. Whatever happens after the create, the sandbox is killed before we
  * leave; if even that fails, its timeout ends it. */
 #include "base/cleanup.h"
+#include "base/fd.h"
 #include "cli/cmds.h"
+#include "cli/isolate.h"
 #include "cli/ndjson.h"
 #include "cli/out.h"
 #include "cli/pty.h"
@@ -73,6 +75,25 @@ static int run_inside(struct cli *x, struct args *a, const char *id, int script_
     return rc;
 }
 
+/* --isolation isolate: the file is one program, and nothing else goes in. */
+static int run_isolated(struct cli *x, struct args *a)
+{
+    if (a->dashdash || a->n != 1)
+        return cli_usage(x, "an isolate runs one script and no commands: hutch run --isolation isolate FILE.py|.js|.php|.rb");
+    const char *language = isolate_language_of(a->v[0]);
+    if (!language)
+        return cli_usage(x, "an isolate runs .py, .js, .mjs, .cjs, .php and .rb");
+    size_t n;
+    auto_free char *text = fd_slurp_at(AT_FDCWD, a->v[0], 2u << 20, &n);
+    if (!text) {
+        char shown[128];
+        esc_text(str_of(a->v[0]), shown, sizeof shown);
+        (void)err_sys(&x->err, errno, "cannot read '%s'", shown);
+        return cli_fail(x);
+    }
+    return isolate_run(x, a, language, (struct str){text, n}, false);
+}
+
 static int exec_run(struct cli *x, struct args *a)
 {
     const char *script = NULL;
@@ -80,6 +101,8 @@ static int exec_run(struct cli *x, struct args *a)
     struct stat st = {0};
     if (a->n == 0)
         return cli_usage(x, "run: nothing to run; usage: hutch run [options] -- CMD… or hutch run FILE.py|.js|.sh [args]");
+    if (isolate_asked(a))
+        return run_isolated(x, a);
     if (!a->dashdash) {
         char shown[128];
         script = a->v[0];
@@ -120,7 +143,7 @@ static int exec_run(struct cli *x, struct args *a)
     return status >= 0 ? status : cli_fail(&failed);
 }
 
-static const struct opt opts[] = {CREATE_OPTS,
+static const struct opt opts[] = {CREATE_OPTS, ISOLATE_OPTS,
                                   {"user", 'u', 's', "NAME", "run as this user inside (user)", NULL},
                                   {"cwd", 'C', 's', "DIR", "working folder inside (/home/user)", NULL},
                                   {"tty", 0, 'f', NULL, "give the command a terminal", NULL},

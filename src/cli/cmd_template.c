@@ -178,7 +178,7 @@ static int exec_rm(struct cli *x, struct args *a)
 static const struct opt json_opts[] = {OPT_JSON, OPT_END};
 static const struct opt build_opts[] = {{"file", 'f', 's', "RECIPE", "a recipe file; - reads it from standard input", "@file"},
                                         {"context", 'c', 's', "DIR", "the folder COPY takes from", "@file"},
-                                        {"builtin", 0, 's', "NAME", "a built-in recipe (default: the one called like the template)", "base code-interpreter"},
+                                        {"builtin", 0, 's', "NAME", "a built-in recipe (default: the one called like the template)", "base code-interpreter isolate"},
                                         {"force", 0, 'f', NULL, "build again even if nothing changed", NULL},
                                         OPT_JSON,
                                         OPT_END};

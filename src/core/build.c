@@ -586,8 +586,8 @@ static void already_there(void *arg)
 
 struct build *build_builtin(struct core *c, const char *name, const char *builtin, bool force, const struct build_ops *ops, void *arg, struct err *e)
 {
-    if (strcmp(builtin, "base") && strcmp(builtin, "code-interpreter")) {
-        err_set(e, E_NOT_FOUND, "there is no built-in recipe '%.40s'; base and code-interpreter exist", builtin);
+    if (strcmp(builtin, "base") && strcmp(builtin, "code-interpreter") && strcmp(builtin, "isolate")) {
+        err_set(e, E_NOT_FOUND, "there is no built-in recipe '%.40s'; base, code-interpreter and isolate exist", builtin);
         return NULL;
     }
     struct build *b = build_new(c, name, "bootstrap", ops, arg, e);

@@ -49,7 +49,7 @@ static int tier(int *out, const char *var, int def, struct err *e)
     if (!v || !*v || !strcmp(v, "auto"))
         return 0;
     if (tier_parse(v, &t))
-        return err_set(e, E_INVALID, "%s must be vm or container", var);
+        return err_set(e, E_INVALID, "%s must be vm, container or isolate", var);
     *out = (int)t;
     return 0;
 }
@@ -115,11 +115,13 @@ int config_load(struct config *c, struct err *e)
     if (dir(c->home, sizeof c->home, "HUTCH_HOME", "/var/lib/hutch", e) || dir(c->run, sizeof c->run, "HUTCH_RUN", "/run/hutch", e) ||
         text(c->listen, sizeof c->listen, "HUTCH_LISTEN", "127.0.0.1:4882", e) || text(c->domain, sizeof c->domain, "HUTCH_DOMAIN", "", e) ||
         text(c->hosts, sizeof c->hosts, "HUTCH_HOSTS", "", e) || text(c->accel, sizeof c->accel, "HUTCH_ACCEL", "auto", e) ||
-        tier(&c->default_tier, "HUTCH_DEFAULT_ISOLATION", TIER_VM, e) || tier(&c->min_tier, "HUTCH_MIN_ISOLATION", TIER_CONTAINER, e) ||
+        tier(&c->default_tier, "HUTCH_DEFAULT_ISOLATION", TIER_VM, e) || tier(&c->min_tier, "HUTCH_MIN_ISOLATION", TIER_ISOLATE, e) ||
         number(&c->pool_vm, "HUTCH_POOL_VM", 2, 0, 1000, e) || number(&c->pool_vm_started, "HUTCH_POOL_PRESTARTED", 1, 0, 1000, e) ||
         number(&c->pool_container, "HUTCH_POOL_CONTAINER", 4, 0, 1000, e) ||
         number(&c->standby_s, "HUTCH_STANDBY", 300, 0, 31536000, e) ||
         number(&c->max_sandboxes, "HUTCH_MAX_SANDBOXES", 1000, 1, 100000, e) ||
+        number(&c->isolate_memory_mib, "HUTCH_ISOLATE_MEMORY", 2048, 64, 1u << 20, e) ||
+        number(&c->isolate_calls, "HUTCH_ISOLATE_CALLS", 16, 1, 64, e) || number(&c->isolate_idle_s, "HUTCH_ISOLATE_IDLE", 300, 1, 86400, e) ||
         number(&c->def_memory_mib, "HUTCH_DEFAULT_MEMORY", 512, 128, 65536, e) ||
         number(&c->def_disk_mib, "HUTCH_DEFAULT_DISK", 4096, 64, 1u << 20, e) ||
         number(&c->def_timeout_s, "HUTCH_DEFAULT_TIMEOUT", 300, 1, 86400, e) ||
@@ -131,6 +133,8 @@ int config_load(struct config *c, struct err *e)
     c->uid = uid;
     if (network(c, e))
         return -1;
+    if (c->default_tier == TIER_ISOLATE)
+        return err_set(e, E_INVALID, "HUTCH_DEFAULT_ISOLATION must be vm or container: an isolate is no sandbox");
     if (strcmp(c->accel, "auto") && strcmp(c->accel, "kvm") && strcmp(c->accel, "tcg"))
         return err_set(e, E_INVALID, "HUTCH_ACCEL must be auto, kvm or tcg");
     return places(c, e);

@@ -14,6 +14,7 @@ struct config {
     char accel[8];               /* HUTCH_ACCEL: auto, kvm, tcg */
     unsigned pool_vm, pool_vm_started, pool_container; /* HUTCH_POOL_VM, HUTCH_POOL_PRESTARTED, HUTCH_POOL_CONTAINER */
     uint32_t standby_s;          /* HUTCH_STANDBY: how long a VM stays in standby before it goes to disk; 0: for ever */
+    uint32_t isolate_memory_mib, isolate_calls, isolate_idle_s; /* HUTCH_ISOLATE_MEMORY, _CALLS: of one language at once; _IDLE */
     unsigned max_sandboxes;      /* HUTCH_MAX_SANDBOXES */
     uint32_t def_memory_mib, def_disk_mib, def_timeout_s, max_timeout_s;
     uint32_t def_volume_mib, max_volume_mib, max_volumes; /* HUTCH_DEFAULT_VOLUME, HUTCH_MAX_VOLUME, HUTCH_MAX_VOLUMES */

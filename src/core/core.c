@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "core/auth.h"
 #include "core/box.h"
+#include "core/isolate.h"
 #include "core/kernels.h"
 #include "core/egress.h"
 #include "core/preset.h"
@@ -37,7 +38,7 @@ static void on_box_exit(void *ctx, const struct sp_exit *ex)
     struct box *b = map_get(&c->boxes, ex->id);
     if (b)
         box_on_exit(b, ex);
-    else if (!volumes_exit(c, ex) && !egress_exited(c, ex) && !preset_tool_exit(c, ex))
+    else if (!volumes_exit(c, ex) && !egress_exited(c, ex) && !preset_tool_exit(c, ex) && !isolate_on_exit(c, ex))
         template_tool_exit(c, ex);
 }
 
@@ -60,6 +61,7 @@ static void on_lost(void *ctx, const struct err *why)
         if (sb->box)
             sandbox_box_ended(sb, END_HOST_FAULT, "hutch-spawn ended and took the sandbox with it", true);
     }
+    isolate_spawner_lost(c);
     event_emit(c, "host.spawn-lost", NULL, NULL);
 }
 
@@ -136,7 +138,7 @@ struct core *core_new(struct loop *l, struct jobs *jobs, const struct config *cf
     char path[320];
     auto_free char *boot = NULL;
     c->loop = l, c->jobs = jobs, c->cfg = *cfg, c->home_fd = c->templates_fd = -1;
-    list_init(&c->keys), list_init(&c->followers), list_init(&c->builds);
+    list_init(&c->keys), list_init(&c->followers), list_init(&c->builds), list_init(&c->isolates);
     timer_init(&c->sweep, l, on_sweep, c);
     c->home_fd = open(cfg->home, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (c->home_fd < 0) {
@@ -288,6 +290,10 @@ void core_stop(struct core *c, bool keep, void (*done)(void *arg), void *arg)
     }
     if (!keep)
         volumes_stop(c, one_more, one_less, c);
+    if (!c->spawn_lost) {
+        c->stop_waiting++;
+        isolate_drop_template(c, "", one_less, c);
+    }
     one_less(c);
 }
 
@@ -298,6 +304,7 @@ void core_free(struct core *c)
     timer_stop(&c->sweep);
     policy_stop(c);
     pool_stop(c);
+    isolate_free(c);
     struct map_entry *en;
     for (size_t i = 0; (en = map_next(&c->boxes, &i));)
         box_leave(en->value);

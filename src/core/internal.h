@@ -53,6 +53,7 @@ struct core {
     struct timer stop_limit;
     size_t stop_waiting;
     struct list builds;
+    struct list isolates; /* isolate.c */
     void (*stop_fn)(void *arg);
     void *stop_arg;
     struct timer policy;  /* see policy.h */

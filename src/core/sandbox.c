@@ -26,13 +26,15 @@
 struct waiter { struct list link; sandbox_cb *done; void *arg; };
 struct creation { struct core *core; char id[22]; sandbox_cb *done; void *arg; int64_t begun; };
 
-const char *tier_name(enum tier t) { return t == TIER_VM ? "vm" : "container"; }
+const char *tier_name(enum tier t) { return t == TIER_VM ? "vm" : t == TIER_CONTAINER ? "container" : "isolate"; }
 int tier_parse(const char *s, enum tier *ret)
 {
     if (!strcmp(s, "vm"))
         *ret = TIER_VM;
     else if (!strcmp(s, "container"))
         *ret = TIER_CONTAINER;
+    else if (!strcmp(s, "isolate"))
+        *ret = TIER_ISOLATE;
     else
         return -1;
     return 0;
@@ -564,6 +566,8 @@ static int check_spec(struct core *c, const struct sandbox_spec *s, struct templ
         return err_set(e, E_UNAVAILABLE, "the daemon is stopping");
     if (c->spawn_lost)
         return err_set(e, E_UNAVAILABLE, "hutch-spawn is gone; restart the daemon (hutch down; hutch up)");
+    if (tier == TIER_ISOLATE)
+        return err_set(e, E_UNSUPPORTED, "an isolate is no sandbox: it evaluates one program (POST /v1/eval, `hutch run --isolation isolate`)");
     if (tier > (enum tier)c->cfg.min_tier)
         return err_set(e, E_DENIED, "isolation '%s' is below the floor '%s' that the operator set", tier_name(tier), tier_name((enum tier)c->cfg.min_tier));
     if (tier == TIER_VM && !c->vmh)

@@ -19,7 +19,7 @@ struct volume_mount;
 struct network;
 struct network_spec;
 
-enum tier { TIER_VM = 1, TIER_CONTAINER = 2 };
+enum tier { TIER_VM = 1, TIER_CONTAINER = 2, TIER_ISOLATE = 9 }; /* strongest first; an isolate is never a sandbox, see isolate.h */
 const char *tier_name(enum tier t);
 int tier_parse(const char *s, enum tier *ret); /* -1 unknown */
 

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "core/box.h"
 #include "core/internal.h"
+#include "core/isolate.h"
 #include "core/pool.h"
 #include "core/tree.h"
 #include "core/variant.h"
@@ -102,7 +103,7 @@ static void mount_dropped(void *arg, const struct sp_rep *rep, int *fds, int nfd
         log_warn("template %s: %s", r->id, rep->err.msg);
     job_run(r->core->jobs, remove_files, remove_end, r);
 }
-static void pool_dropped(void *arg)
+static void jails_dropped(void *arg)
 {
     struct removal *r = arg;
     struct sp_req q = {.op = SP_TEMPLATE_DROP};
@@ -110,6 +111,12 @@ static void pool_dropped(void *arg)
     memcpy(q.u.id.id, r->id, sizeof r->id);
     if (spawn_call(r->core->spawn, &q, NULL, 0, mount_dropped, r, &e))
         job_run(r->core->jobs, remove_files, remove_end, r);
+}
+
+static void pool_dropped(void *arg)
+{
+    struct removal *r = arg;
+    isolate_drop_template(r->core, r->id, jails_dropped, r);
 }
 
 int template_remove(struct core *c, struct template *t, void (*done)(void *arg, const struct err *e), void *arg, struct err *e)

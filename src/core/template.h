@@ -36,7 +36,7 @@ struct build_ops {
     void (*log)(void *arg, const char *line);
     void (*done)(void *arg, const struct template *t, const struct err *e); /* last */
 };
-/* A built-in recipe ("base", "code-interpreter"). Already there and !force: done at once with it. */
+/* A built-in recipe ("base", "code-interpreter", "isolate"). Already there and !force: done at once with it. */
 struct build *build_builtin(struct core *c, const char *name, const char *builtin, bool force, const struct build_ops *ops, void *arg, struct err *e);
 /* recipe text; context_fd: a tar file (taken) or -1. */
 struct build *build_recipe(struct core *c, const char *name, const char *recipe, size_t n, int context_fd, bool force, const struct build_ops *ops, void *arg, struct err *e);

@@ -2,6 +2,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "guest/isolate.h"
 #include "guest/proc.h"
 #include "guest/sys.h"
 #include "wire/msg.h"
@@ -58,6 +59,10 @@ void agent_request(struct agent *a, uint32_t id, uint8_t op, struct rec r)
 {
     struct err e = {0};
     struct req q = {a, id, op, r};
+    if (a->iso) {
+        iso_request(a, id, op, r);
+        return;
+    }
     if (op >= OP_MAX || !(ops[op].who & a->role))
         err_set(&e, E_UNSUPPORTED, "the agent does not know operation %u", op);
     else if (!rec_ok(r))
@@ -87,7 +92,10 @@ static void on_sigchld(struct agent *a, struct io *io, uint32_t events)
     struct signalfd_siginfo si;
     (void)events;
     (void)!read(io->fd, &si, sizeof si); /* SIGCHLD does not queue: one read takes it, waitid below takes them all */
-    procs_reap(a);
+    if (a->iso)
+        iso_reap(a);
+    else
+        procs_reap(a);
 }
 
 /* Best effort: what the jail or kernel does not allow is left as it is. */
@@ -135,6 +143,8 @@ int agent_init(struct agent *a, const struct agent_opts *o, struct err *e)
     if (fd_nonblock(o->fd) || fd_cloexec(o->fd, true))
         return err_sys(e, errno, "channel");
     chan_init(a, o->fd, o->vm);
+    if (o->isolate)
+        return iso_init(a, o->isolate, e);
     sys_init(a);
     return 0;
 }
@@ -169,6 +179,8 @@ bool agent_turn(struct agent *a, bool wait)
 void agent_fini(struct agent *a)
 {
     chan_fini(a);
+    if (a->iso)
+        iso_fini(a);
     procs_fini(a);
     io_close(&a->loop, &a->child_io);
     if (a->devnull >= 0)

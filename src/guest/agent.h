@@ -16,12 +16,14 @@
 #define EXITED_MAX   64
 #define EXITED_NS    (300 * 1000000000LL)
 
+struct iso;
 struct agent {
     struct loop loop;
     struct chan chan;
     struct users users;
     bool vm;
     uint8_t role;    /* ROLE_* */
+    struct iso *iso; /* an isolate's warden and nothing else, see isolate.h; NULL: a sandbox's agent */
     bool configured; /* since the last sync */
     bool frozen;     /* user processes stand still; */
     bool fs_frozen;  /* the root file system too */
@@ -48,6 +50,7 @@ struct agent_opts {
     int fd;
     bool vm;
     uint8_t role; /* 0: ROLE_INIT */
+    const char *isolate; /* language; NULL: none */
 };
 /* Serves the channel until shutdown or loss of the channel; returns what PID 1 should exit with. */
 int agent_run(const struct agent_opts *o);

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 #define NS_ALL (NS_USER | NS_PID | NS_MOUNT | NS_NET | NS_IPC | NS_UTS)
-#define VM_ID  1000u
+#define PLAIN_ID 1000u /* of those that are nobody in particular */
 
 static const struct profile {
     uint32_t first_id, id_count, run_as;
@@ -22,9 +22,10 @@ static const struct profile {
     /* No no_new_privs: sudo must work inside. The filter is installed with the CAP_SYS_ADMIN that the child still has in
      * its own user namespace and that exec takes away. */
     [JAIL_BOX] = {0, 65536, 0, false, false, 65536},
-    [JAIL_VM] = {VM_ID, 1, VM_ID, true, true, 4096},
+    [JAIL_VM] = {PLAIN_ID, 1, PLAIN_ID, true, true, 4096},
     [JAIL_UNTAR] = {0, 65536, 0, true, true, 1024},
     [JAIL_KEEPER] = {0, 65536, 0, true, true, 65536},
+    [JAIL_ISOLATE] = {PLAIN_ID, 1, PLAIN_ID, true, true, 1024},
 };
 
 uint32_t jail_first_id(enum jail_kind k) { return profiles[k].first_id; }
@@ -74,12 +75,12 @@ static int s_hostname(struct jail *j, struct err *e) { return ns_hostname(j->hos
 
 static int s_wait_go(struct jail *j, struct err *e)
 {
-    int fds[2] = {-1, -1}, n = 2;
+    int fds[3] = {-1, -1, -1}, n = 3;
     char c;
     if (fd_recv(j->sync, &c, 1, fds, &n, 0) != 1 || n < 1)
         return err_set(e, E_INTERNAL, "the parent gave up");
     j->root = fds[0];
-    if (j->kind == JAIL_BOX)
+    if (j->kind == JAIL_BOX || j->kind == JAIL_ISOLATE)
         j->dev = fds[1];
     else if (j->kind == JAIL_UNTAR)
         j->out = fds[1];
@@ -88,6 +89,7 @@ static int s_wait_go(struct jail *j, struct err *e)
             return -1;
         (void)close(fds[1]);
     }
+    j->tools = fds[2];
     return 0;
 }
 
@@ -134,6 +136,8 @@ static int s_place_mounts(struct jail *j, struct err *e)
     if (mount_put(j->proc, "proc", e))
         return -1;
     if (j->kind == JAIL_UNTAR && mount_put(j->out, "out", e))
+        return -1;
+    if (j->kind == JAIL_ISOLATE && (mount_put(j->dev, "dev", e) || mount_put(j->tools, "run", e)))
         return -1;
     if (j->kind != JAIL_BOX)
         return 0;
@@ -293,7 +297,7 @@ int jail_spawn(struct jail *j, struct jailed *ret, struct err *e)
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
         return err_sys(e, errno, "jail: socketpair");
     j->sync = sv[1];
-    j->root = j->dev = j->out = j->proc = j->sys = j->pts = j->shm = j->run = -1;
+    j->root = j->dev = j->out = j->tools = j->proc = j->sys = j->pts = j->shm = j->run = -1;
     pid_t pid = ns_clone(NS_ALL, j->cgroup2, &pidfd, e);
     if (!pid)
         child(j);
@@ -307,10 +311,10 @@ int jail_spawn(struct jail *j, struct jailed *ret, struct err *e)
     return 0;
 }
 
-int jail_go(int sync, int root, int extra, struct err *e)
+int jail_go(int sync, int root, int extra, int tools, struct err *e)
 {
-    int fds[2] = {root, extra};
-    if (fd_send(sync, "G", 1, fds, extra >= 0 ? 2 : 1, 0) != 1)
+    int fds[3] = {root, extra, tools};
+    if (fd_send(sync, "G", 1, fds, extra < 0 ? 1 : tools < 0 ? 2 : 3, 0) != 1)
         return err_sys(e, errno, "jail: hand over mounts");
     return 0;
 }

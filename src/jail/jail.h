@@ -24,6 +24,7 @@ enum jail_kind {
     JAIL_VM,    /* QEMU: one unprivileged id, nothing to see */
     JAIL_UNTAR, /* unpacks a foreign archive into one directory, /out */
     JAIL_KEEPER, /* serves the files of a volume: the volume is its root, and there is nothing else: no /proc, no /dev */
+    JAIL_ISOLATE, /* an interpreter and its warden: one unprivileged id, a template read-only, no network at all */
 };
 
 #define JAIL_TAP_FD    8  /* QEMU's number for the tap it gets from jail_go() */
@@ -50,7 +51,7 @@ struct jail {
 
     /* child only */
     int sync;
-    int root, dev, out;     /* mounts from jail_go() */
+    int root, dev, out, tools; /* mounts from jail_go() */
     int proc, sys, pts, shm, run;
 };
 
@@ -61,6 +62,6 @@ uint32_t jail_first_id(enum jail_kind k);
 uint32_t jail_id_count(enum jail_kind k);
 
 int jail_spawn(struct jail *j, struct jailed *ret, struct err *e) __attribute__((warn_unused_result));
-int jail_go(int sync, int root, int extra /* BOX: /dev, VM: its tap, UNTAR: /out; -1 */, struct err *e) __attribute__((warn_unused_result));
+int jail_go(int sync, int root, int extra /* BOX, ISOLATE: /dev, VM: its tap, UNTAR: /out; -1 */, int tools /* ISOLATE: /run; -1 */, struct err *e) __attribute__((warn_unused_result));
 /* One look at the sync socket (non-blocking if it is): 1 = executed, 0 = not yet, -1 + e = failed. Keep `armed` between calls. */
 int jail_result(int sync, bool *armed, struct err *e) __attribute__((warn_unused_result));

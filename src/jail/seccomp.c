@@ -1,6 +1,7 @@
 #include "jail/seccomp.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/sysnr.h"
 #include "jail/sys.h"
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -15,10 +16,6 @@
 #define RULES_MAX 1024
 #define INSN_MAX 4096       /* BPF_MAXINSNS */
 
-static const struct { const char *name; int nr; } table[] = {
-#include "jail/syscalls.inc"
-};
-
 struct rule { int next; /* of the same call, -1: none */ uint32_t action; int arg; /* -1: unconditional */ bool equal; uint64_t mask, value; };
 
 struct unit {
@@ -30,14 +27,6 @@ struct unit {
     unsigned n;
     bool full;
 };
-
-int seccomp_syscall(const char *name)
-{
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (!strcmp(table[i].name, name))
-            return table[i].nr;
-    return -1;
-}
 
 /* ---- text -> rules -------------------------------------------------------------------------------------------- */
 
@@ -101,6 +90,8 @@ static int parse_action(char *act, char **save, uint32_t *ret, struct err *e)
         *ret = SECCOMP_RET_ALLOW;
     else if (!strcmp(act, "kill"))
         *ret = SECCOMP_RET_KILL_PROCESS;
+    else if (!strcmp(act, "trap"))
+        *ret = SECCOMP_RET_TRAP;
     else if (!strcmp(act, "errno") && (w = word(save)) && (en = parse_errno(w)) >= 0)
         *ret = SECCOMP_RET_ERRNO | (uint32_t)en;
     else
@@ -126,7 +117,7 @@ static int parse_line(struct unit *u, char *line, struct err *e)
     if (parse_action(w, &save, &r.action, e))
         return -1;
     while ((w = word(&save)) && strcmp(w, "if")) {
-        int k = seccomp_syscall(w);
+        int k = sysnr(w);
         if (k < 0 && !maybe)
             return err_set(e, E_INVALID, "unknown system call %s", w);
         if (n == 128)

@@ -11,6 +11,7 @@
  *     allow clone if a0 & 0x7e020000 == 0     an argument, masked or not, == or !=
  *     allow personality if a0 == 0
  *     kill reboot
+ *     trap openat                             SIGSYS, for a process that wants to say what it died of
  *
  * A name the kernel headers of the build did not know is an error, except in
  * lines that begin with `maybe` ("maybe allow futex_wake"). For one call the
@@ -32,4 +33,3 @@ int seccomp_install(const struct seccomp_prog *p, struct err *e) __attribute__((
 
 /* For tests: what the program answers. */
 uint32_t seccomp_eval(const struct seccomp_prog *p, uint32_t arch, uint32_t nr, const uint64_t args[6]);
-int seccomp_syscall(const char *name); /* number or -1 */

@@ -54,6 +54,7 @@ enum sp_op {
     SP_VOLUME_STAT,    /* sp_id -> sp_stat: disk_bytes (its size), disk_used (what it takes on the host) */
     SP_KEEPER_START,   /* sp_keeper: the process that serves a volume's files, mounting it if need be -> sp_info, fds: pidfd, channel */
     SP_VOLUME_LEND,    /* sp_lend: mount an open volume inside a running container that has not been configured yet */
+    SP_ISOLATE_START,  /* sp_isolate -> sp_info, fds: pidfd, channel to the warden (wire/isolate.h) */
     SP_OP_MAX
 };
 
@@ -98,7 +99,10 @@ struct sp_keeper { char id[SP_ID]; char volume[SP_ID]; };
 /* `place` is resolved inside the box, by a process that has the box's root, ids and rights; see sp_place_ok(). */
 struct sp_lend { char box[SP_ID]; char volume[SP_ID]; uint32_t read_only, pad; char place[SP_PLACE]; };
 
-enum sp_kind { SP_KIND_BOX = 1, SP_KIND_VM, SP_KIND_PACK, SP_KIND_TOOL, SP_KIND_EGRESS, SP_KIND_KEEPER };
+enum sp_language { SP_LANG_PYTHON = 1, SP_LANG_JS, SP_LANG_PHP, SP_LANG_RUBY, SP_LANG_MAX };
+struct sp_isolate { char id[SP_ID]; char template_id[SP_ID]; struct sp_limit limit; uint32_t language, pad; };
+
+enum sp_kind { SP_KIND_BOX = 1, SP_KIND_VM, SP_KIND_PACK, SP_KIND_TOOL, SP_KIND_EGRESS, SP_KIND_KEEPER, SP_KIND_ISOLATE };
 struct sp_info { char id[SP_ID]; uint32_t kind; int32_t alive; uint32_t uid_base; int32_t pid; uint64_t started_mono_ns; };
 struct sp_page { char after[SP_ID]; };
 struct sp_listing { uint32_t n; uint32_t more; struct sp_info item[SP_LIST_MAX]; };
@@ -117,7 +121,7 @@ struct sp_hello { uint32_t version, cgroup; uint64_t uid_base; uint32_t features
 struct sp_req {
     uint32_t version, op;
     uint64_t seq; /* echoed; 0 is for events */
-    union { struct sp_id id; struct sp_box box; struct sp_vm vm; struct sp_page page; struct sp_limits limits; struct sp_pack pack; struct sp_tool tool;
+    union { struct sp_id id; struct sp_box box; struct sp_vm vm; struct sp_isolate isolate; struct sp_page page; struct sp_limits limits; struct sp_pack pack; struct sp_tool tool;
             struct sp_volume volume; struct sp_keeper keeper; struct sp_lend lend; struct sp_save save; } u;
 };
 

@@ -117,7 +117,7 @@ static int start(struct server *s, struct box *b, const struct sp_box *q, struct
     int none = -1;
     if (net_furnish(&s->net, NET_BOX, child.pidfd, &none, e))
         return -1;
-    return jail_go(child.sync, root, dev, e);
+    return jail_go(child.sync, root, dev, -1, e);
 }
 
 int op_box_start(struct server *s, struct request *r, struct err *e)

@@ -82,7 +82,7 @@ static int attach(struct server *s, struct request *r, struct box *b, struct err
     if (b->state == BX_STARTING)
         return err_set(e, E_CONFLICT, "%s is still starting", b->id);
     box_info(b, &rep.u.info);
-    server_reply(s, r->gen, r->q->seq, &rep, fds, b->kind == SP_KIND_BOX || b->kind == SP_KIND_VM ? box_fds(b, fds) : 0);
+    server_reply(s, r->gen, r->q->seq, &rep, fds, b->kind == SP_KIND_BOX || b->kind == SP_KIND_VM || b->kind == SP_KIND_ISOLATE ? box_fds(b, fds) : 0);
     return 0;
 }
 

@@ -258,7 +258,7 @@ static int start(struct server *s, struct box *b, const struct sp_vm *q, const i
     auto_fd tap = -1;
     if (net_furnish(&s->net, NET_VM, child.pidfd, &tap, e))
         return -1;
-    return jail_go(child.sync, root, tap, e);
+    return jail_go(child.sync, root, tap, -1, e);
 }
 
 int op_vm_start(struct server *s, struct request *r, struct err *e)

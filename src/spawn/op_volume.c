@@ -120,7 +120,7 @@ static int keeper_start(struct server *s, struct box *b, const struct sp_keeper 
     if (ns_map_ids(child.pid, jail_first_id(JAIL_KEEPER), box_uid(b), jail_id_count(JAIL_KEEPER), &userns, e) ||
         keeper_root(volume, userns, &root, e))
         return -1;
-    return jail_go(child.sync, root, -1, e);
+    return jail_go(child.sync, root, -1, -1, e);
 }
 
 static int keeper(struct server *s, struct request *r, struct err *e)

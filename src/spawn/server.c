@@ -146,6 +146,9 @@ static void dispatch(struct server *s, struct request *r)
     case SP_VM_START:
         rc = op_vm_start(s, r, &e);
         break;
+    case SP_ISOLATE_START:
+        rc = op_isolate_start(s, r, &e);
+        break;
     case SP_PACK:
         rc = op_pack(s, r, &e);
         break;

@@ -90,7 +90,7 @@ struct server {
     int slot_next, nretry;
     struct cgroup_host cg;
     struct net_host net;
-    struct seccomp_prog f_box, f_vm, f_untar, f_keeper;
+    struct seccomp_prog f_box, f_vm, f_untar, f_keeper, f_isolate, f_call; /* f_call: what an isolate's calls live under */
     char attach_at[PATH_LEN], scratch[PATH_LEN];
     char dev_dir[PATH_LEN], vm_root[2][PATH_LEN];
     int dev_mnt;                    /* template of /dev, attached at dev_dir in our private mount namespace */
@@ -186,6 +186,7 @@ bool worker_sync(struct server *s, const char *id);
 struct request { uint64_t gen; const struct sp_req *q; int *fds; int nfds; };
 int op_box_start(struct server *s, struct request *r, struct err *e);
 int op_vm_start(struct server *s, struct request *r, struct err *e);
+int op_isolate_start(struct server *s, struct request *r, struct err *e);
 int op_pack(struct server *s, struct request *r, struct err *e);
 int op_tool(struct server *s, struct request *r, struct err *e);
 int op_save(struct server *s, struct request *r, struct err *e);

@@ -261,7 +261,7 @@ static int open_socket(struct server *s, struct err *e)
 
 static int load_filters(struct server *s, struct err *e)
 {
-    const struct { const char *name; struct seccomp_prog *p; } f[] = {{"container", &s->f_box}, {"vm", &s->f_vm}, {"untar", &s->f_untar}, {"keeper", &s->f_keeper}};
+    const struct { const char *name; struct seccomp_prog *p; } f[] = {{"container", &s->f_box}, {"vm", &s->f_vm}, {"untar", &s->f_untar}, {"keeper", &s->f_keeper}, {"isolate", &s->f_isolate}, {"isolate-call", &s->f_call}};
     for (unsigned i = 0; i < sizeof f / sizeof *f; i++) {
         char path[PATH_LEN];
         (void)snprintf(path, sizeof path, "%s/seccomp/%s.profile", s->share, f[i].name);
@@ -380,4 +380,6 @@ void server_fini(struct server *s)
     seccomp_free(&s->f_vm);
     seccomp_free(&s->f_untar);
     seccomp_free(&s->f_keeper);
+    seccomp_free(&s->f_isolate);
+    seccomp_free(&s->f_call);
 }

@@ -35,6 +35,8 @@ def main(home, run):
         p = subprocess.run([program("hutch"), "template", "build", "base"], env=env, stdin=subprocess.DEVNULL)
         if p.returncode:
             raise SystemExit(f"hutch template build base: {p.returncode}\n" + open(log.name).read()[-3000:])
+        if os.environ.get("HUTCH_TEST_ISOLATE") == "1":
+            subprocess.run([program("hutch"), "template", "build", "isolate"], env=env, stdin=subprocess.DEVNULL, check=True)
         for tier in ("container", "vm"):
             b = c.create(isolation=tier, deadline=180)
             b.ok(["python3", "-c", "print(1)"], deadline=60)

@@ -28,6 +28,8 @@ void exec_stream_start(struct api *a, struct http_stream *s, struct sandbox *sb,
 void exec_stream_attach(struct api *a, struct http_stream *s, struct sandbox *sb, const char *who, uint64_t offset);
 /* eval.c, contexts.c */
 http_handler eval_post, contexts_create, contexts_list, contexts_get, contexts_delete, contexts_restart, contexts_interrupt;
+/* isolate.c */
+http_handler isolate_post;
 /* processes.c, pty.c */
 http_handler processes_list, processes_get, processes_stream, processes_stdin, processes_signal, processes_resize;
 http_handler pty_open;

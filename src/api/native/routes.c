@@ -60,6 +60,8 @@ const struct api_route native_routes[] = {
     {"GET",    "/v1/events", events_get, 0, "events", "What happens, as server-sent events; follow=0 lists",
                "follow:b since:i sandbox:s", NULL, "200 events | EventList"},
 
+    {"POST",   "/v1/eval", isolate_post, 0, "runProgram", "Run one program in an isolate and get its value; no sandbox", NULL, "Program", "200 ProgramResult"},
+
     {"GET",    "/v1/templates", templates_list, 0, "listTemplates", "What is built", NULL, NULL, "200 TemplateList"},
     {"POST",   "/v1/templates", templates_builtin, 0, "buildBuiltin", "Build a built-in recipe", NULL, "TemplateCreate", "200 lines BuildEvent"},
     {"GET",    "/v1/templates/{name}", templates_get, 0, "getTemplate", "One template, by name or id", NULL, NULL, "200 Template"},

@@ -14,6 +14,7 @@
 #include "core/egress_log.h"
 #include "core/network.h"
 #include "core/secret.h"
+#include "core/isolate.h"
 #include "core/sandbox.h"
 #include "core/template.h"
 #include "core/volume.h"
@@ -67,6 +68,7 @@ static struct fake {
     struct { network_cb *cb; void *arg; struct buf text; } network;
     struct { egress_page_cb *cb; void *arg; uint64_t after; unsigned limit; bool verify; struct buf filter; } egress;
     int down, keep;
+    struct { isolate_done *done; void *arg; struct isolate_spec spec; struct buf code, input, language, template, function; unsigned cancels; } eval;
 } F;
 
 static inline void fake_set(struct buf *b, const char *z) { b->n = 0; buf_puts(b, z ? z : "-"); }
@@ -104,7 +106,30 @@ int auth_revoke(struct core *c, const char *id, struct err *e) { (void)c; return
 size_t auth_list(struct core *c, struct key **ret, size_t max) { (void)c, (void)max; ret[0] = &fake_key; return 1; }
 
 /* sandbox.h */
-const char *tier_name(enum tier t) { return t == TIER_VM ? "vm" : "container"; }
+static inline void fake_copy(struct buf *b, const char *p, size_t n)
+{
+    b->n = 0;
+    buf_put(b, p ? p : "", p ? n : 0);
+}
+static inline void fake_copyz(struct buf *b, const char *z) { fake_copy(b, z, z ? strlen(z) : 0); }
+const char isolate_boundary[] = "thin";
+bool isolate_language_ok(const char *n) { return !strcmp(n, "python") || !strcmp(n, "js"); }
+const char *isolate_end_name(enum isolate_end x) { return x == ISOLATE_FORBIDDEN ? "forbidden" : x == ISOLATE_EXCEPTION ? "exception" : "timeout"; }
+struct isolate_call *isolate_eval(struct core *c, const struct isolate_spec *s, isolate_done *done, void *arg, struct err *e)
+{
+    (void)c;
+    if (F.refuse.code) {
+        *e = F.refuse;
+        F.refuse.code = 0;
+        return NULL;
+    }
+    F.eval.done = done, F.eval.arg = arg, F.eval.spec = *s;
+    fake_copy(&F.eval.code, s->code.p, s->code.n), fake_copy(&F.eval.input, s->input.p, s->input.n);
+    fake_copyz(&F.eval.language, s->language), fake_copyz(&F.eval.template, s->template), fake_copyz(&F.eval.function, s->function);
+    return (struct isolate_call *)&F.eval;
+}
+void isolate_cancel(struct isolate_call *k) { (void)k, F.eval.cancels++; }
+const char *tier_name(enum tier t) { return t == TIER_VM ? "vm" : t == TIER_CONTAINER ? "container" : "isolate"; }
 int tier_parse(const char *s, enum tier *ret) { return !strcmp(s, "vm") ? (*ret = TIER_VM, 0) : !strcmp(s, "container") ? (*ret = TIER_CONTAINER, 0) : -1; }
 const char *sandbox_boundary(const struct sandbox *sb) { (void)sb; return "own kernel"; }
 const char *sandbox_accel(const struct sandbox *sb) { (void)sb; return "tcg"; }

@@ -94,6 +94,8 @@ TEST(tiers, names)
     enum tier t;
     CHECK(!tier_parse("vm", &t) && t == TIER_VM);
     CHECK(!tier_parse("container", &t) && t == TIER_CONTAINER);
+    CHECK(!tier_parse("isolate", &t) && t == TIER_ISOLATE && t > TIER_CONTAINER);
+    CHECK_STR(tier_name(TIER_ISOLATE), "isolate");
     CHECK(tier_parse("VM", &t) && tier_parse("", &t));
 }
 TEST(doctor, names_every_requirement)

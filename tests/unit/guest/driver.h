@@ -110,12 +110,15 @@ static inline void driver_map(pid_t pid, const char *file)
     close(fd);
 }
 
+static const char *driver_isolate;   /* language: the agent is an isolate's warden */
+static void (*driver_furnish)(void); /* in its namespaces, before it starts */
+
 static inline void driver_agent(int fd)
 {
     const char *prog = getenv("HUTCH_TEST_EXEC");
     char n[16];
     if (!prog)
-        _exit(agent_run(&(struct agent_opts){.fd = fd}) || driver_leaks());
+        _exit(agent_run(&(struct agent_opts){.fd = fd, .isolate = driver_isolate}) || driver_leaks());
     (void)snprintf(n, sizeof n, "%d", fd);
     fcntl(fd, F_SETFD, 0);
     execl(prog, "hutch-agent", "--container", "--fd", n, (char *)NULL);
@@ -148,6 +151,8 @@ static inline void host_start_raw(struct host *h)
             CHECK(!chown("/tmp/home", 1000, 1000));
             close(sv[0]), close(pp[0]), close(pp[1]), close(up[0]), close(up[1]), close(down[0]), close(down[1]);
             sv[1] = fcntl(sv[1], F_DUPFD_CLOEXEC, 10);
+            if (driver_furnish)
+                driver_furnish();
             driver_agent(sv[1]);
         }
         CHECK(write(pp[1], &pid, sizeof pid) == sizeof pid);

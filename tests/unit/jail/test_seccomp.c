@@ -1,5 +1,6 @@
 /* The profile compiler: what text means, and what the shipped profiles say. */
 #include "base/err.h"
+#include "base/sysnr.h"
 #include "jail/seccomp.h"
 #include "test.h"
 #include <errno.h>
@@ -16,6 +17,7 @@ static uint32_t ask(const struct seccomp_prog *p, int nr, uint64_t a0, uint64_t 
 }
 #define ALLOW SECCOMP_RET_ALLOW
 #define KILL  SECCOMP_RET_KILL_PROCESS
+#define TRAP  SECCOMP_RET_TRAP
 #define DENY  (SECCOMP_RET_ERRNO | EPERM)
 #define NOSYS (SECCOMP_RET_ERRNO | ENOSYS)
 
@@ -104,7 +106,7 @@ TEST(seccomp, tree_equals_list)
                                            "chmod", "ptrace", "getuid", "syslog", "prctl", "mount", "reboot", "gettid", "futex", "openat", "accept4", "bpf", "statx",
                                            "clone3", "futex_waitv", "mseal", "file_setattr"};
         for (unsigned i = 0; i < sizeof some / sizeof *some; i++) {
-            int nr = seccomp_syscall(some[i]);
+            int nr = sysnr(some[i]);
             CHECK(nr >= 0 && nr < 470);
             if (rand() % 2) {
                 want[nr] = true;
@@ -142,7 +144,7 @@ TEST(profiles, container_refuses_the_dangerous)
                                      "acct", "quotactl", "settimeofday", "clock_settime", "adjtimex", "vhangup", "syslog", "fsopen", "open_tree",
                                      "move_mount", "mount_setattr", "iopl", "ioperm", "fanotify_init", "statmount", "listmount"};
     for (unsigned i = 0; i < sizeof no / sizeof *no; i++)
-        CHECK_INT(ask(&p, seccomp_syscall(no[i]), 0, 0), DENY);
+        CHECK_INT(ask(&p, sysnr(no[i]), 0, 0), DENY);
     CHECK_INT(ask(&p, SYS_unshare, 0x10000000, 0), DENY);
     CHECK_INT(ask(&p, SYS_unshare, 0x80, 0), DENY);
     CHECK_INT(ask(&p, SYS_unshare, 0x400 /* CLONE_FILES */, 0), ALLOW);
@@ -152,14 +154,74 @@ TEST(profiles, container_refuses_the_dangerous)
     static const char *const yes[] = {"read", "execve", "openat2", "socket", "setuid", "setgroups", "mmap", "inotify_add_watch", "memfd_create", "flock",
                                       "sched_setaffinity", "epoll_pwait2", "futex_waitv", "rseq", "chroot", "prctl", "seccomp", "getrandom", "copy_file_range"};
     for (unsigned i = 0; i < sizeof yes / sizeof *yes; i++)
-        CHECK_INT(ask(&p, seccomp_syscall(yes[i]), 0, 0), ALLOW);
+        CHECK_INT(ask(&p, sysnr(yes[i]), 0, 0), ALLOW);
+    seccomp_free(&p);
+}
+
+/* The list of an isolate's calls, counted: everything of the table that is not named here must trap. */
+TEST(profiles, isolate_call_traps_all_but_a_few)
+{
+    struct seccomp_prog p = shipped("isolate-call");
+    static const char *const yes[] = {"read", "write", "readv", "writev", "close", "brk", "munmap", "mremap", "madvise", "futex", "sched_yield", "futex_wake",
+                                      "futex_wait", "futex_waitv", "rt_sigprocmask", "rt_sigreturn", "sigaltstack", "restart_syscall", "clock_gettime",
+                                      "clock_getres", "gettimeofday", "time", "clock_nanosleep", "nanosleep", "getrandom", "times", "getrusage", "getpid",
+                                      "getppid", "gettid", "getuid", "geteuid", "getgid", "getegid", "epoll_wait", "epoll_pwait", "epoll_ctl", "poll", "ppoll",
+                                      "select", "timer_settime", "timer_delete", "exit", "exit_group", "rt_sigaction", "mprotect"};
+    static const char *const no[] = {"sysinfo", "sched_getaffinity", "prlimit64", "getrlimit"};
+    unsigned trapped = 0;
+    for (int nr = 0; nr < 1024; nr++) {
+        const char *name = sysnr_name(nr);
+        uint32_t want = TRAP;
+        for (unsigned i = 0; name && i < sizeof yes / sizeof *yes; i++)
+            want = strcmp(name, yes[i]) ? want : ALLOW;
+        for (unsigned i = 0; name && i < sizeof no / sizeof *no; i++)
+            want = strcmp(name, no[i]) ? want : DENY;
+        if (ask(&p, nr, 0, 0) != want) {
+            printf("# %s\n", name ? name : "?");
+            CHECK_INT(ask(&p, nr, 0, 0), want);
+        }
+        trapped += name && want == TRAP;
+    }
+    printf("# %u calls trap\n", trapped);
+    CHECK(trapped > 300);
+    uint64_t m[6] = {0, 4096, 3, 0x22, ~0ull, 0};
+    CHECK_INT(seccomp_eval(&p, AUDIT_ARCH_X86_64, SYS_mmap, m), ALLOW);
+    static const struct { uint64_t prot, flags; } bad[] = {{7, 0x22}, {4, 0x22}, {3, 0x21}, {3, 0x23}, {3, 0x02}, {3, 0x122}, {1, 0x01}};
+    for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
+        m[2] = bad[i].prot, m[3] = bad[i].flags;
+        CHECK_INT(seccomp_eval(&p, AUDIT_ARCH_X86_64, SYS_mmap, m), TRAP);
+    }
+    m[2] = 5;
+    CHECK_INT(seccomp_eval(&p, AUDIT_ARCH_X86_64, SYS_mprotect, m), TRAP);
+    CHECK_INT(ask(&p, SYS_ioctl, 1, 0x5401), DENY);
+    CHECK_INT(ask(&p, SYS_ioctl, 1, 0x5412), TRAP);
+    CHECK_INT(ask(&p, SYS_prctl, 0x53564d41, 0), DENY);
+    CHECK_INT(ask(&p, SYS_prctl, 38, 1), TRAP);
+    CHECK_INT(ask(&p, SYS_rt_sigaction, SIGSYS, 0), TRAP);
+    CHECK_INT(ask(&p, SYS_rt_sigaction, 0xff00000000ull | SIGSYS, 0), TRAP);
+    CHECK_INT(seccomp_eval(&p, AUDIT_ARCH_I386, 4, m), KILL);
+    CHECK_INT(ask(&p, 0x40000000 | 1, 0, 0), KILL);
+    seccomp_free(&p);
+}
+
+TEST(profiles, isolate_has_no_way_out)
+{
+    struct seccomp_prog p = shipped("isolate");
+    static const char *const no[] = {"socket", "connect", "bind", "ptrace", "process_vm_readv", "mount", "unshare", "setns", "chroot", "mkdir", "mkdirat", "unlink", "unlinkat",
+                                     "rename", "renameat2", "symlinkat", "chmod", "fchmodat", "chown", "mknodat", "setuid", "setresuid", "capset", "keyctl", "perf_event_open",
+                                     "kexec_load", "init_module", "personality", "settimeofday", "pidfd_open", "pidfd_getfd", "inotify_init1", "truncate", "setxattr"};
+    for (unsigned i = 0; i < sizeof no / sizeof *no; i++)
+        CHECK_INT(ask(&p, sysnr(no[i]), 0, 0), DENY);
+    CHECK_INT(ask(&p, SYS_socketpair, 1, 0), ALLOW);
+    CHECK_INT(ask(&p, SYS_socketpair, 2, 0), DENY);
+    CHECK_INT(ask(&p, SYS_clone, 0x10000000, 0), DENY);
     seccomp_free(&p);
 }
 
 TEST(profiles, the_kernel_takes_them)
 {
-    static const char *const name[] = {"container", "vm", "untar"};
-    for (int i = 0; i < 3; i++) {
+    static const char *const name[] = {"container", "vm", "untar", "isolate"};
+    for (int i = 0; i < 4; i++) {
         struct seccomp_prog p = shipped(name[i]);
         fflush(stdout);
         pid_t pid = fork();

@@ -112,7 +112,7 @@ static inline void fx_start(void)
     fx_source_dir(src, sizeof src);
     strcpy(fx.dir, "/tmp/hutch-spawn-test-XXXXXX");
     CHECK(mkdtemp(fx.dir));
-    CHECK_INT(sh("cd %s && mkdir -p bin run home/templates/" TID " root/tmp root/etc root/sbin root/proc && musl-gcc -static -O1 -o bin/hutch-agent %s/init.c "
+    CHECK_INT(sh("cd %s && mkdir -p bin run home/templates/" TID " root/tmp root/etc root/sbin root/proc root/dev root/run && echo library > bin/hutch-zygote.so && musl-gcc -static -O1 -o bin/hutch-agent %s/init.c "
                  "&& cp bin/hutch-agent root/sbin/init && mkfs.ext4 -q -F -E nodiscard -d root home/templates/" TID "/rootfs.ext4 16m >/dev/null",
                  fx.dir, src), 0);
     fx_spawner();
@@ -240,4 +240,12 @@ static inline struct census census(void)
     return (struct census){count_lines(({ static char c[200]; snprintf(c, sizeof c, "cat /sys/block/loop*/loop/backing_file 2>/dev/null | grep -c '%s/'", fx.dir); c; })),
                            count_lines(find), count_lines("wc -l < /proc/self/mountinfo"),
                            count_lines("ls -l /proc/[0-9]*/ns/net 2>/dev/null | grep -o 'net:.*' | sort -u | wc -l")};
+}
+
+static inline void expect_sys(int chan, const char *name, const char *want)
+{
+    const char *got = ask(chan, "sys %s", name);
+    if (strcmp(got, want))
+        printf("# %s: %s, want %s\n", name, got, want);
+    CHECK(!strcmp(got, want));
 }

@@ -2,13 +2,6 @@
 #define TEST_SECONDS 90
 #include "fixture.h"
 
-static void expect_sys(int chan, const char *name, const char *want)
-{
-    const char *got = ask(chan, "sys %s", name);
-    if (strcmp(got, want))
-        printf("# %s: %s, want %s\n", name, got, want);
-    CHECK(!strcmp(got, want));
-}
 
 TEST(box, has_its_own_ids_names_and_processes)
 {
