@@ -43,6 +43,7 @@ _hutch() {
     --count) _hutch_from ''; return ;;
     --language) _hutch_from 'python js ts bash r java php ruby'; return ;;
     --in) _hutch_from '@id'; return ;;
+    --save) _hutch_from '@file'; return ;;
     --file) _hutch_from '@file'; return ;;
     --context) _hutch_from '@file'; return ;;
     --builtin) _hutch_from 'base code-interpreter isolate'; return ;;
@@ -74,7 +75,7 @@ _hutch() {
     'fork') opts='--count --json --help' args='@id' ;;
     'snapshot') opts='--name --json --help' args='@id' ;;
     'snapshots') opts='--json --help' args='' ;;
-    'eval') opts='--language --isolation --timeout --memory --input --function --in --template --json --help' args='' ;;
+    'eval') opts='--language --isolation --timeout --memory --input --function --in --template --save --json --help' args='' ;;
     'template') words='build ls show rm import --help' ;;
     'template build') opts='--file --context --builtin --force --json --help' args='@template' ;;
     'template ls') opts='--json --help' args='' ;;
