@@ -188,6 +188,22 @@ def pss_kib(pid):
         return 0
 
 
+def isolates(d, root):
+    """One program per call, against starting the same interpreter of the same tree for the same program."""
+    native = {"python": (["/usr/bin/python3", "-c", "print(1)"], "python3 -c", "print(1)"), "js": (["/usr/bin/node", "-e", "console.log(1)"], "node -e", "console.log(1)")}
+    for lang, (argv, name, code) in native.items():
+        body = json.dumps({"language": lang, "code": code})
+        hb(sock(d), "post", "/v1/eval", body, 3)  # the first one loads the interpreter
+        x = [float(v[1]) / 1e3 for v in hb(sock(d), "post", "/v1/eval", body, 3 * N) if v[0] == "post"]
+        base = spawn_ms(["chroot", root.dir, *argv], N)
+        row(f"isolate eval, {lang}", x, base, f"{name}, started natively", "<= 0.5 x" if lang == "python" else None)
+        began, n = time.monotonic(), 10 * N
+        clients = [subprocess.Popen([HB, sock(d), "post", "/v1/eval", body, str(n)], stdout=subprocess.DEVNULL) for _ in range(4)]
+        if any(p.wait() for p in clients):
+            raise SystemExit("isolate: a call failed")
+        row(f"isolate evals, {lang}, 4 clients", [4 * n / (time.monotonic() - began)], unit="per second", aim=">= 250" if lang == "python" else None)
+
+
 def main():
     subprocess.run([os.path.join(HERE, "..", "tools", "run-e2e"), "--seed-only"], check=True)
     subprocess.run(["gcc", "-O2", "-o", HB, os.path.join(HERE, "hb.c"), "-lpthread"], check=True)
@@ -256,6 +272,7 @@ def main():
             b.kill()
         x = [float(v[1]) / 1e3 for v in hb(sock(d), "get", "/healthz", 200) if v[0] == "get"]
         row("GET /healthz", x, echo, "a byte over a socketpair", "<= 0.1 ms")
+        isolates(d, root)
         for tier, comm, count in (("container", "hutch-agent", 10), ("vm", "qemu-system-x86", 3)):
             before = set(d.pids(comm))
             boxes = [c.create(isolation=tier) for _ in range(count)]

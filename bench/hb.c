@@ -338,7 +338,7 @@ static void echo(int n)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: hb spawn N -- CMD… | hb echo N | hb SOCK get|exec|life|burst …\n");
+    fprintf(stderr, "usage: hb spawn N -- CMD… | hb echo N | hb SOCK get|post|exec|life|burst …\n");
     return 64;
 }
 
@@ -360,6 +360,12 @@ int main(int argc, char **argv)
         conn_open(&c, argv[1]);
         for (int i = 0; i < atoi(argv[4]); i++)
             printf("get %.2f\n", call(&c, "GET", argv[3], NULL, &r));
+        return 0;
+    }
+    if (argc == 6 && !strcmp(argv[2], "post")) {
+        conn_open(&c, argv[1]);
+        for (int i = 0; i < atoi(argv[5]); i++)
+            printf("post %.2f\n", call(&c, "POST", argv[3], argv[4], &r));
         return 0;
     }
     if (argc == 6 && !strcmp(argv[2], "exec")) {
