@@ -7,6 +7,7 @@
 #   OUTDIR/modules/*.ko     only what the guest needs, uncompressed
 #   OUTDIR/modules.list     file names in load order, one a line
 #   OUTDIR/version          kernel release (uname -r), package version
+#   OUTDIR/wanted           the modules that were asked for
 #   OUTDIR/SHA256SUMS       of all of the above
 # OUTDIR appears whole or not at all. Run again: keeps an OUTDIR that is
 # complete and current, replaces any other. Needs apt, dpkg, coreutils, and the
@@ -19,7 +20,7 @@ umask 022
 
 META=${HUTCH_KERNEL_PACKAGE:-linux-image-cloud-amd64}
 WANTED="virtio virtio_ring virtio_mmio virtio_blk virtio_console failover net_failover virtio_net
-scsi_common scsi_mod virtio_scsi sd_mod overlay"
+scsi_common scsi_mod virtio_scsi sd_mod overlay fuse"
 
 progress() { echo "progress $*" >&2; }
 die() { echo "kernel.sh: $*" >&2; exit 1; }
@@ -56,6 +57,7 @@ release=${release%-unsigned}
 up_to_date() { # an OUTDIR of this very version, all sums right
     [ -f "$1/SHA256SUMS" ] && [ -f "$1/version" ] &&
         [ "$(sed -n 1p "$1/version")" = "$release" ] && [ "$(sed -n 2p "$1/version")" = "$pkgver" ] &&
+        [ "$(cat "$1/wanted" 2>/dev/null)" = "$WANTED" ] &&
         (cd "$1" && sha256sum --quiet --strict -c SHA256SUMS) >/dev/null 2>&1
 }
 if up_to_date "$out"; then
@@ -143,9 +145,10 @@ add() {
 for m in $WANTED; do add "$m"; done
 
 printf '%s\n%s\n' "$release" "$pkgver" >"$tmp/new/version"
-chmod 644 "$tmp"/new/modules/*.ko "$tmp/new/vmlinux" "$tmp/new/modules.list" "$tmp/new/version"
+printf '%s\n' "$WANTED" >"$tmp/new/wanted"
+chmod 644 "$tmp"/new/modules/*.ko "$tmp/new/vmlinux" "$tmp/new/modules.list" "$tmp/new/version" "$tmp/new/wanted"
 progress 90 "hashing"
-(cd "$tmp/new" && sha256sum version modules.list vmlinux modules/*.ko >SHA256SUMS)
+(cd "$tmp/new" && sha256sum version wanted modules.list vmlinux modules/*.ko >SHA256SUMS)
 
 progress 95 "publishing"
 sync -f "$tmp/new/SHA256SUMS" 2>/dev/null || :

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 /* 0, 1 and 2 must be something harmless: a started process gets its own, and nothing of ours may land there. */
@@ -26,6 +27,17 @@ static int raise_fd(int fd)
             }
         }
     return moved;
+}
+
+/* A process of its own for volumes, from the beginning, so that snapshots have it; see guest/share.c. */
+static void start_volumes(int fd, int agent_fd)
+{
+    struct agent_opts o = {.fd = fd, .vm = true, .role = ROLE_SHARE};
+    if (fd < 0 || fork())
+        return;
+    (void)close(agent_fd);
+    (void)prctl(PR_SET_NAME, "hutch-volumes", 0, 0, 0);
+    _exit(agent_run(&o));
 }
 
 int main(int argc, char **argv)
@@ -54,10 +66,14 @@ int main(int argc, char **argv)
     }
     if (o.vm) {
         struct err e = {0};
-        if ((o.fd = init_vm(&e)) < 0) {
+        int volumes = -1;
+        if ((o.fd = init_vm(&volumes, &e)) < 0) {
             sys_console("hutch-agent: %s\n", e.msg);
             sys_power_off();
         }
+        start_volumes(volumes, o.fd);
+        if (volumes >= 0)
+            (void)close(volumes);
     } else {
         if (o.fd < 0)
             return (void)dprintf(2, "usage: hutch-agent --container|--keeper --fd N\n"), 64;

@@ -42,7 +42,7 @@ struct agent {
     struct timer ping;
     int64_t heard_ns;
     uint64_t bytes_in;
-    bool broken, freed, reading, pinging;
+    bool broken, freed, reading, pinging, patient;
 };
 
 static void on_io(void *arg, int events);
@@ -174,6 +174,7 @@ void agent_sync(struct agent *a, bool torn, void (*done)(void *arg, const struct
     flush(a);
 }
 
+void agent_patient(struct agent *a) { a->patient = true; }
 bool agent_synced(const struct agent *a) { return a->rd.epoch != 0; }
 struct loop *agent_loop(const struct agent *a) { return a->loop; }
 size_t agent_open(const struct agent *a) { return a->open; }
@@ -200,7 +201,7 @@ struct call *agent_call(struct agent *a, enum agent_op op, const struct buf *bod
     while (!c->stream || find(a, c->stream));
     list_add_tail(&a->bucket[c->stream % BUCKETS], &c->link);
     a->open++;
-    if (!a->ping.armed)
+    if (!a->ping.armed && !a->patient)
         timer_arm(&a->ping, PING_NS);
 
     auto_buf b = {0};

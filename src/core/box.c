@@ -69,6 +69,8 @@ static void box_free(struct box *b)
     timer_stop(&b->deadline);
     agent_free(b->agent);
     b->agent = NULL;
+    agent_free(b->volumes);
+    b->volumes = NULL;
     vm_free(b->vm);
     b->vm = NULL;
     if (b->pidfd >= 0)
@@ -121,6 +123,8 @@ void box_remove(struct box *b, void (*done)(void *arg), void *arg)
     egress_drop(b->core, b->id);
     agent_free(b->agent);
     b->agent = NULL;
+    agent_free(b->volumes);
+    b->volumes = NULL;
     vm_free(b->vm);
     b->vm = NULL;
     struct sp_req q = {.op = b->keep_files ? SP_RELEASE : SP_REMOVE};
@@ -417,7 +421,26 @@ static void woken(void *arg, struct vm *vm, const struct err *e)
     struct box *b = arg;
     if (b->removing || !e)
         return;
-    finish(b, e);
+    if (b->cb)
+        finish(b, e);
+    else
+        b->wake_err = *e;
+}
+
+void box_wake(struct box *b)
+{
+    if (!b->vm || b->awake)
+        return;
+    b->awake = true;
+    if (!b->restored) {
+        b->restored = true;
+        if (vm_run_state(b->vm) == VM_SLOT)
+            vm_restore(b->vm, woken, b);
+        else if (vm_run_state(b->vm) == VM_STOPPED)
+            vm_cont(b->vm, woken, b);
+    } else if (b->phase == BOX_READY) {
+        vm_cont(b->vm, woken, b);
+    }
 }
 
 static void raised(void *arg, const struct sp_rep *rep, int *fds, int nfds)
@@ -460,15 +483,12 @@ void box_configure(struct box *b, const struct box_identity *id, box_cb *cb, voi
     b->cb = cb, b->cb_arg = arg;
     timer_arm(&b->deadline, b->booting ? BOOT_NS : CONFIGURE_NS);
     b->resuming = id->resume;
-    if (b->vm && !b->restored) {
-        b->restored = true;
-        if (vm_run_state(b->vm) == VM_SLOT)
-            vm_restore(b->vm, woken, b);
-        else if (vm_run_state(b->vm) == VM_STOPPED)
-            vm_cont(b->vm, woken, b);
-    } else if (b->vm && b->phase == BOX_READY) {
-        vm_cont(b->vm, woken, b);
+    if (b->wake_err.code) {
+        e = b->wake_err;
+        finish(b, &e);
+        return;
     }
+    box_wake(b);
     if (!b->synced)
         agent_sync(b->agent, b->torn || b->phase == BOX_LIVE /* adopted */, synced, b);
     if (b->low_priority && !id->prime && !id->rehearsal) {
@@ -493,7 +513,7 @@ static void rested(void *arg, struct vm *vm, const struct err *e)
     if (b->removing)
         return;
     if (!e)
-        b->phase = BOX_READY;
+        b->phase = BOX_READY, b->awake = false;
     finish(b, e);
 }
 

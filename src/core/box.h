@@ -48,14 +48,16 @@ struct box {
     enum box_phase phase;
     struct agent *agent;
     struct vm *vm;       /* tier vm */
+    struct agent *volumes; /* tier vm: the channel for its volumes, once box_volumes was asked; may be NULL again */
     int pidfd;           /* tier container */
     struct sandbox *owner;
     struct list pool;    /* in a pool class while unowned */
-    bool low_priority, removing, synced, restored;
+    bool low_priority, removing, synced, restored, awake;
     bool keep_files;     /* boxes/<id> outlives it: a paused sandbox's */
     bool torn;           /* the channel may hold half a frame of an earlier life */
     bool booting;        /* a kernel comes up: configure may take longer */
     bool resuming;       /* configured, still frozen */
+    struct err wake_err; /* waking failed while nobody waited for it */
     int64_t started_mono;
     char kernel[80];     /* from the agent's answer to configure */
     /* the one operation in flight */
@@ -69,6 +71,10 @@ struct box {
 struct box *box_start(struct core *c, const struct box_spec *spec, bool low_priority, box_cb *cb, void *arg);
 /* Wake it (restore, cont, or nothing), take the channel, configure: then LIVE. All in one flight; 30 s deadline. */
 void box_configure(struct box *b, const struct box_identity *id, box_cb *cb, void *arg);
+/* The first part of it alone, for what must be there before it is configured; box_configure does not do it twice. */
+void box_wake(struct box *b);
+/* The channel of a VM's volumes, opened and synced. The callback comes later, once; the agent is the box's. */
+void box_volumes(struct box *b, void (*cb)(void *arg, struct agent *a, const struct err *e), void *arg);
 /* Stop a VM that was configured for priming: READY. A container: nothing to do. */
 void box_rest(struct box *b, box_cb *cb, void *arg);
 /* Start the machine of boxes/<id> again, as it was saved or (boot) from its files alone; a container always boots. As

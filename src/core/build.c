@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "backend/vm/vm.h"
 #include "core/build_int.h"
@@ -501,6 +502,29 @@ static void bootstrap(struct build *b)
         build_fail(b, &e);
 }
 
+static void already_there(void *arg);
+
+/* Guest kernels of earlier versions lack modules that are needed by now; kernel.sh notes what it was asked for. */
+static bool kernel_outdated(struct core *c)
+{
+    auto_free char *wanted = fd_slurp_at(c->home_fd, "kernel/wanted", 4096, NULL);
+    return c->vmh && (!vm_host_ready(c->vmh) || !wanted || !strstr(wanted, "fuse"));
+}
+
+/* Machines with the kernel before are not handed out any more. */
+static void kernel_changed(struct core *c)
+{
+    struct map_entry *en;
+    for (size_t i = 0; (en = map_next(&c->templates, &i));) {
+        struct template *t = en->value;
+        variant_drop(c, t->id);
+        pool_drop_template(c, t->id, NULL, NULL);
+    }
+    struct template *base = template_find(c, "base", NULL);
+    if (base)
+        template_warm(c, base);
+}
+
 static void tool_ended(struct build *b, const struct sp_exit *ex)
 {
     struct err e;
@@ -516,8 +540,13 @@ static void tool_ended(struct build *b, const struct sp_exit *ex)
         build_packed(b);
         return;
     }
-    if (core_load_kernel(b->core, &e))
+    if (core_load_kernel(b->core, &e)) {
         build_fail(b, &e);
+        return;
+    }
+    kernel_changed(b->core);
+    if (b->kernel_only)
+        already_there(b);
     else
         bootstrap(b);
 }
@@ -595,12 +624,13 @@ struct build *build_builtin(struct core *c, const char *name, const char *builti
         return NULL;
     (void)snprintf(b->builtin, sizeof b->builtin, "%s", builtin);
     b->t->user = xstrdup("user");
-    if (template_find(c, name, NULL) && !force) {
+    b->kernel_only = template_find(c, name, NULL) && !force;
+    if (b->kernel_only && !kernel_outdated(c)) {
         loop_defer(c->loop, already_there, b);
         return b;
     }
     build_stage(b, 0, 10);
-    if (c->vmh && !vm_host_ready(c->vmh)) {
+    if (kernel_outdated(c)) {
         if (run_tool(b, SP_TOOL_KERNEL, "kernel", e)) {
             b->done = true;
             build_free(b);

@@ -15,7 +15,7 @@ struct build {
     struct template *t;      /* being assembled; the catalogue's once published */
     bool published, done, force;
     char tool_id[22];        /* SP_TOOL in flight, "" if none */
-    bool tool_running, pack_running, kernel_stage;
+    bool tool_running, pack_running, kernel_stage, kernel_only;
     struct lines tool_lines, pack_lines;
     int low, high, percent;  /* the share of the current stage in the whole */
     char last_line[200];     /* of the tool's stderr, for the error text */

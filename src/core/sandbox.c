@@ -593,7 +593,7 @@ int sandbox_create(struct core *c, const struct sandbox_spec *s, sandbox_cb *don
 {
     struct template *t = template_find(c, s->template ? s->template : "base", e);
     enum tier tier = s->tier ? (enum tier)s->tier : (enum tier)c->cfg.default_tier;
-    if (!t || check_spec(c, s, t, tier, e) || volumes_check(c, s->volumes, s->nvolumes, tier, e))
+    if (!t || check_spec(c, s, t, tier, e) || volumes_check(c, s->volumes, s->nvolumes, e))
         return -1;
     struct sandbox *sb = sandbox_new(c);
     id_make('i', sb->id);

@@ -17,12 +17,14 @@
 #include "base/err.h"
 #include "base/list.h"
 #include "core/sandbox.h"
+#include "loop/loop.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct keeper;
 struct share;
+struct step;
 
 #define VOLUMES_PER_SANDBOX 16
 #define VOLUME_PATH_MAX     255
@@ -47,8 +49,11 @@ struct attachment {
     struct sandbox *sandbox;
     char *path;
     bool read_only;
-    bool placed;               /* container: mounted in its present box */
-    struct share *share;       /* vm: the stream of file requests, while it runs */
+    struct share *share;       /* vm: file requests and answers, while it runs; NULL: being connected, or not at all */
+    bool up, unmounted;        /* vm: it has been served since the box came; the sandbox itself unmounted it */
+    struct step *step;         /* vm: who waits for it to come up */
+    struct timer again;        /* vm: it was lost, try again */
+    unsigned tries;
 };
 
 bool volume_name_ok(const char *name); /* ^[A-Za-z0-9_-]{1,63}$ and not the form of an id */
@@ -73,7 +78,7 @@ struct agent *volume_agent(struct volume *v, struct err *e); /* of a keeper that
 /* ---- sandboxes ---- */
 struct volume_mount { const char *volume /* id or name */, *path; bool read_only; };
 /* Would it be possible? Paths are absolute and tidy, none inside another, none of the kernel's. */
-int volumes_check(struct core *c, const struct volume_mount *m, size_t n, enum tier tier, struct err *e);
+int volumes_check(struct core *c, const struct volume_mount *m, size_t n, struct err *e);
 void volumes_attach(struct sandbox *sb, const struct volume_mount *m, size_t n); /* after volumes_check in the same turn */
 /* Make them usable in sb->box. Always calls back, later, also if the sandbox is gone by then. */
 void volumes_connect(struct sandbox *sb, void (*cb)(void *arg, const struct err *e), void *arg);

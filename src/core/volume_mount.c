@@ -1,14 +1,20 @@
 /* Volumes in sandboxes. A container gets the volume's mount placed inside it
- * by the spawner. */
+ * by the spawner, once. A VM's file requests go to the keeper as long as it
+ * runs (core/share.h); when keeper or channel are lost, they are connected
+ * again, and nothing in the VM fails meanwhile. */
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "core/box.h"
 #include "core/internal.h"
+#include "core/share.h"
 #include "core/volume_int.h"
 #include "spawn/client.h"
 #include "store/store.h"
 #include <stdio.h>
 #include <string.h>
+
+#define AGAIN_NS (50 * NS_PER_MS)
 
 /* ---- which ones ---- */
 static bool within(const char *path, const char *dir)
@@ -40,7 +46,7 @@ static int check_path(const char *p, struct err *e)
     return str_utf8(str_of(p)) ? 0 : err_set(e, E_INVALID, "path of a volume: not UTF-8");
 }
 
-int volumes_check(struct core *c, const struct volume_mount *m, size_t n, enum tier tier, struct err *e)
+int volumes_check(struct core *c, const struct volume_mount *m, size_t n, struct err *e)
 {
     if (n > VOLUMES_PER_SANDBOX)
         return err_set(e, E_INVALID, "at most %d volumes in a sandbox", VOLUMES_PER_SANDBOX);
@@ -53,15 +59,16 @@ int volumes_check(struct core *c, const struct volume_mount *m, size_t n, enum t
             if (within(m[i].path, m[k].path) || within(m[k].path, m[i].path))
                 return err_set(e, E_INVALID, "paths '%.64s' and '%.64s' of volumes: one is the other or lies in it", m[k].path, m[i].path);
     }
-    if (n && tier != TIER_CONTAINER)
-        return err_set(e, E_UNSUPPORTED, "volumes are for isolation 'container' as yet");
     return 0;
 }
+
+static void on_again(void *arg);
 
 static struct attachment *attach(struct sandbox *sb, struct volume *v, const char *path, bool read_only)
 {
     struct attachment *a = xcalloc(1, sizeof *a);
     a->sandbox = sb, a->volume = v, a->path = xstrdup(path), a->read_only = read_only;
+    timer_init(&a->again, sb->core->loop, on_again, a);
     list_add_tail(&sb->attachments, &a->of_sandbox);
     list_add_tail(&v->attachments, &a->of_volume);
     return a;
@@ -93,10 +100,12 @@ void volumes_load_attachment(struct core *c, const struct attachment_row *r)
 
 static void drop(struct attachment *a)
 {
+    timer_stop(&a->again);
+    share_close(a->share);
     list_del(&a->of_sandbox);
     list_del(&a->of_volume);
     free(a->path);
-    free(a);
+    loop_defer(a->volume->core->loop, free, a);
 }
 
 void volumes_forget(struct sandbox *sb)
@@ -156,16 +165,32 @@ static void one_less(struct connecting *k, const struct err *e)
     free(k);
 }
 
+static struct sandbox *connecting_sandbox(const struct connecting *k)
+{
+    struct sandbox *sb = map_get(&k->core->sandboxes, k->sandbox);
+    return sb && sb->box && !strcmp(sb->box->id, k->box) ? sb : NULL;
+}
+
 /* The attachment, if its sandbox still has the box this is for. */
 static struct attachment *step_find(const struct step *t)
 {
-    struct sandbox *sb = map_get(&t->all->core->sandboxes, t->all->sandbox);
+    struct sandbox *sb = connecting_sandbox(t->all);
     struct attachment *a;
-    if (sb && sb->box && !strcmp(sb->box->id, t->all->box))
+    if (sb)
         list_each(a, &sb->attachments, of_sandbox)
             if (!strcmp(a->path, t->path) && !strcmp(a->volume->id, t->volume))
                 return a;
     return NULL;
+}
+
+static struct step *step_new(struct connecting *k, const struct attachment *a)
+{
+    struct step *t = xcalloc(1, sizeof *t);
+    t->all = k;
+    memcpy(t->volume, a->volume->id, sizeof t->volume);
+    (void)snprintf(t->path, sizeof t->path, "%s", a->path);
+    k->waiting++;
+    return t;
 }
 
 static void step_end(struct step *t, const struct err *e)
@@ -181,14 +206,11 @@ static void step_end(struct step *t, const struct err *e)
     one_less(k, e ? &why : NULL);
 }
 
+/* ---- a container: the mount itself ---- */
 static void lent(void *arg, const struct sp_rep *rep, int *fds, int nfds)
 {
-    struct step *t = arg;
-    struct attachment *a = step_find(t);
     (void)fds, (void)nfds;
-    if (a && !rep->rc)
-        a->placed = true;
-    step_end(t, rep->rc ? &rep->err : NULL);
+    step_end(arg, rep->rc ? &rep->err : NULL);
 }
 
 static void lend(struct step *t, struct attachment *a)
@@ -202,48 +224,166 @@ static void lend(struct step *t, struct attachment *a)
         step_end(t, &e);
 }
 
-static void opened(void *arg, struct volume *v, struct agent *agent, const struct err *e)
+/* ---- a VM: file requests to the keeper ---- */
+static void share_up(void *arg)
+{
+    struct attachment *a = arg;
+    struct step *t = a->step;
+    a->up = true;
+    a->tries = 0;
+    a->step = NULL;
+    if (t)
+        step_end(t, NULL);
+}
+
+static void try_again(struct attachment *a)
+{
+    int64_t wait = AGAIN_NS << (a->tries < 6 ? a->tries : 6);
+    a->tries++;
+    timer_arm(&a->again, wait);
+}
+
+/* The keeper died, or the channel broke: whoever uses the volume in the VM waits, and we connect it again. */
+static void share_down(void *arg, const struct err *e)
+{
+    struct attachment *a = arg;
+    struct step *t = a->step;
+    a->share = NULL;
+    a->step = NULL;
+    if (t) {
+        step_end(t, e);
+        return;
+    }
+    if (!a->sandbox->box || a->unmounted)
+        return;
+    a->unmounted = e->code == E_NOT_FOUND; /* the sandbox did that itself; it is not forced on it again */
+    log_warn("sandbox %s: volume '%s': %s", a->sandbox->id, a->volume->name, e->msg);
+    if (!a->unmounted)
+        try_again(a);
+}
+
+static int share_begin(struct attachment *a, struct agent *keeper, struct err *e)
+{
+    static const struct share_ops ops = {.up = share_up, .down = share_down};
+    struct box *b = a->sandbox->box;
+    if (!b->volumes)
+        return err_set(e, E_UNAVAILABLE, "the sandbox's channel for volumes is not open");
+    a->share = share_open(b->volumes, keeper, a->volume->name, a->path, a->read_only, &ops, a, e);
+    return a->share ? 0 : -1;
+}
+
+static void opened(void *arg, struct volume *v, struct agent *keeper, const struct err *e)
 {
     struct step *t = arg;
     struct attachment *a = step_find(t);
-    (void)v, (void)agent;
-    if (e || !a)
+    struct err bad;
+    (void)v;
+    if (e || !a) {
         step_end(t, e); /* no attachment: whoever waits finds out that the sandbox is gone */
-    else
+    } else if (a->sandbox->tier == TIER_CONTAINER) {
         lend(t, a);
+    } else {
+        a->step = t;
+        if (share_begin(a, keeper, &bad)) {
+            a->step = NULL;
+            step_end(t, &bad);
+        }
+    }
 }
 
-static void nothing_left(void *arg) { one_less(arg, NULL); }
+static void begin(struct connecting *k, struct sandbox *sb)
+{
+    struct attachment *a;
+    list_each(a, &sb->attachments, of_sandbox) {
+        if (a->share || a->step || a->unmounted)
+            continue; /* served already */
+        timer_stop(&a->again);
+        keeper_get(a->volume, opened, step_new(k, a));
+    }
+}
 
-void volumes_connect(struct sandbox *sb, void (*cb)(void *arg, const struct err *e), void *arg)
+static void channel_open(void *arg, struct agent *agent, const struct err *e)
+{
+    struct connecting *k = arg;
+    struct sandbox *sb = connecting_sandbox(k);
+    (void)agent;
+    if (!e && sb)
+        begin(k, sb);
+    one_less(k, e);
+}
+
+static struct connecting *connecting_new(struct sandbox *sb, void (*cb)(void *arg, const struct err *e), void *arg)
 {
     struct connecting *k = xcalloc(1, sizeof *k);
-    struct attachment *a;
     *k = (struct connecting){.core = sb->core, .waiting = 1, .cb = cb, .arg = arg};
     memcpy(k->sandbox, sb->id, sizeof k->sandbox);
     memcpy(k->box, sb->box->id, sizeof k->box);
-    list_each(a, &sb->attachments, of_sandbox) {
-        if (sb->box->phase == BOX_LIVE)
-            a->placed = true; /* an earlier daemon did it; the mount is the container's own */
-        if (a->placed)
-            continue;
-        struct step *t = xcalloc(1, sizeof *t);
-        t->all = k;
-        memcpy(t->volume, a->volume->id, sizeof t->volume);
-        (void)snprintf(t->path, sizeof t->path, "%s", a->path);
-        k->waiting++;
-        keeper_get(a->volume, opened, t);
+    return k;
+}
+
+static void begin_later(void *arg)
+{
+    struct connecting *k = arg;
+    struct sandbox *sb = connecting_sandbox(k);
+    if (sb && sb->box->phase != BOX_LIVE) /* else an earlier daemon did it; the mounts are the container's own */
+        begin(k, sb);
+    one_less(k, NULL);
+}
+
+void volumes_connect(struct sandbox *sb, void (*cb)(void *arg, const struct err *e), void *arg)
+{
+    struct connecting *k = connecting_new(sb, cb, arg);
+    if (sb->tier == TIER_CONTAINER) {
+        loop_defer(sb->core->loop, begin_later, k);
+        return;
     }
-    loop_defer(sb->core->loop, nothing_left, k);
+    box_wake(sb->box);
+    box_volumes(sb->box, channel_open, k);
+}
+
+static void reconnected(void *arg, const struct err *e)
+{
+    (void)arg;
+    if (e)
+        log_warn("volumes: %s", e->msg);
+}
+
+static void on_again(void *arg)
+{
+    struct attachment *a = arg;
+    struct sandbox *sb = a->sandbox;
+    if (!sb->box || a->share || a->step)
+        return;
+    try_again(a); /* unless it comes up before; a sandbox in standby is only waited for */
+    if (sb->state == SB_RUNNING)
+        box_volumes(sb->box, channel_open, connecting_new(sb, reconnected, NULL));
 }
 
 void volumes_disconnect(struct sandbox *sb)
 {
     struct attachment *a;
     list_each(a, &sb->attachments, of_sandbox) {
-        a->placed = false;
+        struct step *t = a->step;
+        struct err gone;
+        timer_stop(&a->again);
+        share_close(a->share);
+        a->share = NULL;
+        a->step = NULL;
+        a->up = a->unmounted = false;
+        a->tries = 0;
         keeper_touch(a->volume);
+        if (t) {
+            err_set(&gone, E_CANCELED, "the sandbox ended meanwhile");
+            step_end(t, &gone);
+        }
     }
 }
 
-void volumes_keeper_lost(struct volume *v) { (void)v; /* containers have the mount itself */ }
+/* Its shares went down with it, each of them tries again; nothing to do but to have it come back sooner. */
+void volumes_keeper_lost(struct volume *v)
+{
+    struct attachment *a;
+    list_each(a, &v->attachments, of_volume)
+        if (a->sandbox->box && a->sandbox->tier == TIER_VM && !a->share && !a->step && !a->unmounted)
+            timer_arm(&a->again, 0);
+}

@@ -21,13 +21,13 @@
 #define EVENTS_MAX    32
 
 enum { ANY = 1 /* before CONFIGURE */, COLD = 2 /* while frozen */ };
-enum { I = ROLE_INIT, K = ROLE_KEEPER };
+enum { I = ROLE_INIT, K = ROLE_KEEPER, V = ROLE_SHARE };
 static const struct {
     op_fn *fn;
     uint8_t when, who;
 } ops[OP_MAX] = {
     [OP_CONFIGURE] = {op_configure, ANY | COLD, I},
-    [OP_PING] = {op_ping, ANY | COLD, I | K},
+    [OP_PING] = {op_ping, ANY | COLD, I | K | V},
     [OP_START] = {op_start, 0, I},
     [OP_ATTACH] = {op_attach, COLD, I},
     [OP_PROCS] = {op_procs, COLD, I},
@@ -53,6 +53,8 @@ static const struct {
     [OP_FREEZE] = {op_freeze, COLD, I},
     [OP_THAW] = {op_thaw, COLD, I},
     [OP_SHUTDOWN] = {op_shutdown, ANY | COLD, I | K},
+    [OP_SERVE] = {op_serve, ANY, K},
+    [OP_SHARE] = {op_share, ANY, V},
 };
 
 void agent_request(struct agent *a, uint32_t id, uint8_t op, struct rec r)
@@ -78,8 +80,8 @@ void agent_request(struct agent *a, uint32_t id, uint8_t op, struct rec r)
     reply_err(a, id, &e);
 }
 
-/* A keeper has no identity to be given: it is ready as it is. */
-void agent_on_sync(struct agent *a) { a->configured = a->role == ROLE_KEEPER; }
+/* Only a sandbox has an identity to be given; the others are ready as they are. */
+void agent_on_sync(struct agent *a) { a->configured = a->role != ROLE_INIT; }
 
 void op_ping(const struct req *q)
 {
@@ -126,6 +128,7 @@ int agent_init(struct agent *a, const struct agent_opts *o, struct err *e)
     a->cg_user = -1;
     a->child_io = (struct io){.fd = -1, .fn = on_sigchld};
     procs_init(a);
+    list_init(&a->shares);
     harden(a);
     if (loop_init(&a->loop))
         return err_sys(e, errno, "epoll");
@@ -181,6 +184,7 @@ void agent_fini(struct agent *a)
     chan_fini(a);
     if (a->iso)
         iso_fini(a);
+    shares_fini(a);
     procs_fini(a);
     io_close(&a->loop, &a->child_io);
     if (a->devnull >= 0)

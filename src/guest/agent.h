@@ -41,11 +41,13 @@ struct agent {
     unsigned nprocs, nexited;
     uint64_t serial;           /* of the next process: names its cgroup and marks its environment */
     uint64_t oom_seen;         /* vm: /proc/vmstat oom_kill as last looked at */
+    struct list shares;        /* ROLE_SHARE: volumes that are mounted */
+    unsigned nshares;
 };
 
 /* What this process is, and with it which operations it knows. A keeper's root is a volume and nothing else: no /proc, no
  * /dev, no users by name, no processes. */
-enum { ROLE_INIT = 1 /* PID 1 of a sandbox */, ROLE_KEEPER = 2 };
+enum { ROLE_INIT = 1 /* PID 1 of a sandbox */, ROLE_KEEPER = 2, ROLE_SHARE = 4 /* a VM's second process: its volumes */ };
 struct agent_opts {
     int fd;
     bool vm;
@@ -61,8 +63,10 @@ void agent_fini(struct agent *a);
 void agent_request(struct agent *a, uint32_t id, uint8_t op, struct rec r);
 void agent_on_sync(struct agent *a); /* called by chan at a takeover */
 
+void shares_fini(struct agent *a); /* share.c */
+
 /* Handlers, one per operation; each answers exactly once, now or through a stream. */
 typedef void op_fn(const struct req *q);
 op_fn op_configure, op_ping, op_start, op_attach, op_procs, op_signal, op_resize, op_input, op_close_stdin, op_stat, op_list,
     op_mkdir, op_move, op_remove, op_setattr, op_symlink, op_read, op_write, op_watch, op_metrics, op_ports, op_connect, op_grow,
-    op_sync, op_freeze, op_thaw, op_shutdown;
+    op_sync, op_freeze, op_thaw, op_shutdown, op_serve, op_share;

@@ -231,9 +231,9 @@ static void std_fds(void)
         close(fd);
 }
 
-int init_vm(struct err *e)
+int init_vm(int *ret_volumes, struct err *e)
 {
-    char port[320];
+    char port[320], volumes[320];
     umask(0);
     if (mount_at("devtmpfs", "/dev", MS_NOSUID, "mode=755", e))
         return -1;
@@ -250,6 +250,8 @@ int init_vm(struct err *e)
     if (wait_for("/dev", port_there, port, PORT_NS))
         return err_set(e, E_TIMEOUT, "no virtio port named '%s'", PORT_NAME);
     umask(022);
+    /* the two ports are of one device: when one is there, so is the other */
+    *ret_volumes = init_find_port("/sys/class/virtio-ports", "/dev", "volumes", volumes, sizeof volumes) ? -1 : open(volumes, O_RDWR | O_NONBLOCK | O_CLOEXEC);
     int fd = open(port, O_RDWR | O_NONBLOCK | O_CLOEXEC);
     return fd < 0 ? err_sys(e, errno, "channel %s", port) : fd;
 }

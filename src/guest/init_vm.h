@@ -2,7 +2,8 @@
  * the root disk, the channel. Runs once as /init of the initramfs. */
 #pragma once
 #include "base/err.h"
-int init_vm(struct err *e); /* the channel's fd */
+/* The agent's channel; *ret_volumes: the one for volumes, -1 if the machine has none. */
+int init_vm(int *ret_volumes, struct err *e);
 
 /* The parts that can be tested without a VM. */
 int init_load_modules(const char *list_path, const char *prefix, struct err *e);

@@ -75,8 +75,9 @@ void sys_init(struct agent *a)
 {
     struct rlimit none = {0, 0};
     (void)setrlimit(RLIMIT_CORE, &none); /* inherited by everything we start */
-    if (a->role == ROLE_INIT)
-        launch_limit_caps(a->vm);
+    if (a->role != ROLE_INIT)
+        return;
+    launch_limit_caps(a->vm);
     if (!a->vm)
         return;
     if (!mkdir(CGROUP_ROOT "/user", 0755) || errno == EEXIST)

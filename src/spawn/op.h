@@ -53,6 +53,7 @@ enum sp_op {
     SP_VOLUME_CLOSE,   /* sp_id: forget our mount of it; it is written back and unmounted when the last box that has it ends */
     SP_VOLUME_STAT,    /* sp_id -> sp_stat: disk_bytes (its size), disk_used (what it takes on the host) */
     SP_KEEPER_START,   /* sp_keeper: the process that serves a volume's files, mounting it if need be -> sp_info, fds: pidfd, channel */
+    SP_VOLUME_PORT,    /* sp_id of a VM -> fd: its channel for volumes */
     SP_VOLUME_LEND,    /* sp_lend: mount an open volume inside a running container that has not been configured yet */
     SP_ISOLATE_START,  /* sp_isolate -> sp_info, fds: pidfd, channel to the warden (wire/isolate.h) */
     SP_OP_MAX

@@ -154,7 +154,7 @@ static void boot_args(struct args *a, const struct sp_vm *q, const int fd[SPF_MA
     arg2(a, "-serial", "chardev:con");
 }
 
-static int command_line(struct args *a, const struct sp_vm *q, const int fd[SPF_MAX], int chan, int qmp, struct err *e)
+static int command_line(struct args *a, const struct sp_vm *q, const int fd[SPF_MAX], int chan, int volumes, int qmp, struct err *e)
 {
     bool tcg = q->accel == SP_ACCEL_TCG;
     arg(a, "%s", QEMU);
@@ -184,6 +184,9 @@ static int command_line(struct args *a, const struct sp_vm *q, const int fd[SPF_
     arg(a, "-chardev");
     arg(a, "socket,id=c0,fd=%d", chan);
     arg2(a, "-device", "virtserialport,chardev=c0,name=agent");
+    arg(a, "-chardev");
+    arg(a, "socket,id=c1,fd=%d", volumes);
+    arg2(a, "-device", "virtserialport,chardev=c1,name=volumes");
     arg(a, "-netdev");
     arg(a, "tap,id=n0,fd=%d,vhost=off", SP_VM_TAP_FD);
     arg2(a, "-device", "virtio-net-device,netdev=n0,mac=" NET_GUEST_MAC_TEXT);
@@ -200,7 +203,7 @@ static int command_line(struct args *a, const struct sp_vm *q, const int fd[SPF_
 
 static int start(struct server *s, struct box *b, const struct sp_vm *q, const int fd[SPF_MAX], struct err *e)
 {
-    int chan[2], qmp[2];
+    int chan[2], volumes[2], qmp[2];
     auto_fd err_end = -1;
     static struct args a; /* one thread; the child has its own copy */
     memset(&a, 0, sizeof a);
@@ -214,6 +217,10 @@ static int start(struct server *s, struct box *b, const struct sp_vm *q, const i
         return err_sys(e, errno, "channel");
     b->chan = chan[0];
     auto_fd chan_in = chan[1];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, volumes) < 0)
+        return err_sys(e, errno, "channel");
+    b->volumes = volumes[0];
+    auto_fd volumes_in = volumes[1];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, qmp) < 0)
         return err_sys(e, errno, "channel");
     b->qmp = qmp[0];
@@ -221,7 +228,7 @@ static int start(struct server *s, struct box *b, const struct sp_vm *q, const i
     if (box_log_pipe(b, box_uid(b), &err_end, e))
         return -1;
     b->disk = fcntl(fd[SPF_DISK_TOP], F_DUPFD_CLOEXEC, 10);
-    if (command_line(&a, q, fd, chan_in, qmp_in, e))
+    if (command_line(&a, q, fd, chan_in, volumes_in, qmp_in, e))
         return -1;
 
     char *envp[] = {"PATH=/usr/bin", "HOME=/", "LANG=C", NULL};
@@ -237,6 +244,7 @@ static int start(struct server *s, struct box *b, const struct sp_vm *q, const i
                      .argv = a.v,
                      .envp = envp};
     j.keep[j.nkeep++] = chan_in;
+    j.keep[j.nkeep++] = volumes_in;
     j.keep[j.nkeep++] = qmp_in;
     for (int i = 0; i < SPF_MAX; i++)
         if (fd[i] >= 0 && i != SPF_STATE)

@@ -266,6 +266,16 @@ static int lend(struct server *s, struct request *r, struct err *e)
     return 0;
 }
 
+static int port(struct server *s, struct request *r, struct err *e)
+{
+    struct sp_rep rep = {0};
+    struct box *b = box_find(s, r->q->u.id.id);
+    if (!b || b->kind != SP_KIND_VM || b->state != BX_ALIVE || b->volumes < 0)
+        return err_set(e, E_NOT_FOUND, "no running VM %s", r->q->u.id.id);
+    server_reply(s, r->gen, r->q->seq, &rep, &b->volumes, 1);
+    return 0;
+}
+
 int op_volume(struct server *s, struct request *r, struct err *e)
 {
     if (!sp_id_ok(r->q->u.id.id)) /* all of these begin with one */
@@ -278,6 +288,8 @@ int op_volume(struct server *s, struct request *r, struct err *e)
         return volume_stat(s, r, e);
     case SP_KEEPER_START:
         return keeper(s, r, e);
+    case SP_VOLUME_PORT:
+        return port(s, r, e);
     case SP_VOLUME_LEND:
         return lend(s, r, e);
     default:

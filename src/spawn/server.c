@@ -169,6 +169,7 @@ static void dispatch(struct server *s, struct request *r)
     case SP_VOLUME_CLOSE:
     case SP_VOLUME_STAT:
     case SP_KEEPER_START:
+    case SP_VOLUME_PORT:
     case SP_VOLUME_LEND:
         rc = op_volume(s, r, &e);
         break;

@@ -39,6 +39,7 @@ struct box {
     enum box_state state;
     pid_t pid;
     int pidfd, sync, chan, qmp, errpipe;
+    int volumes;                  /* VM: second channel, for the files of its volumes */
     struct watch w_pid, w_sync, w_err;
     bool armed;                   /* see jail_result */
     uint64_t start_seq;           /* the request to answer when exec succeeded; 0: none */
@@ -65,7 +66,7 @@ struct box {
 };
 
 struct template { char id[SP_ID]; int mnt; };
-struct volume { char id[SP_ID]; int mnt; };
+struct volume { char id[SP_ID]; int mnt; bool placed; };
 struct upper { int mnt; uint32_t mib, inodes; char name[32]; };
 struct pool { uint32_t mib, inodes; int64_t used; struct upper item[POOL_DEPTH]; int n, ordered; };
 

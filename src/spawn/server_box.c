@@ -36,7 +36,7 @@ struct box *box_new(struct server *s, const char *id, enum sp_kind kind, struct 
     b->srv = s;
     memcpy(b->id, id, strlen(id) + 1);
     b->kind = kind;
-    b->pidfd = b->sync = b->chan = b->qmp = b->errpipe = b->upper = b->disk = b->slot = -1;
+    b->pidfd = b->sync = b->chan = b->volumes = b->qmp = b->errpipe = b->upper = b->disk = b->slot = -1;
     b->start_fds[0] = b->start_fds[1] = b->start_fds[2] = -1;
     b->cg = CGROUP_NONE;
     b->started = clock_mono();
@@ -133,7 +133,7 @@ static void box_free(struct box *b)
     server_unwatch(s, &b->w_err);
     if (b->sync >= 0)
         s->nstarting--;
-    int *fd[] = {&b->pidfd, &b->sync, &b->chan, &b->qmp, &b->errpipe, &b->upper, &b->disk, &b->start_fds[0], &b->start_fds[1], &b->start_fds[2]};
+    int *fd[] = {&b->pidfd, &b->sync, &b->chan, &b->volumes, &b->qmp, &b->errpipe, &b->upper, &b->disk, &b->start_fds[0], &b->start_fds[1], &b->start_fds[2]};
     for (unsigned i = 0; i < sizeof fd / sizeof *fd; i++)
         close_fd(fd[i]);
     if (b->slot >= 0)
@@ -297,6 +297,7 @@ static void settle(struct box *b)
     server_unwatch(s, &b->w_err);
     close_fd(&b->pidfd);
     close_fd(&b->chan);
+    close_fd(&b->volumes);
     close_fd(&b->qmp);
     close_fd(&b->errpipe);
     close_fd(&b->upper);

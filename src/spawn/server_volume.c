@@ -64,6 +64,34 @@ static int open_dir(struct server *s, struct err *e)
     return take_fd(&dir);
 }
 
+/* Before Linux 6.15 a mount that hangs nowhere cannot be cloned; then it is put into our private mount namespace. Not
+ * otherwise: what hangs there is copied into the namespaces of tools, which may hold it for minutes. */
+static void place_name(const struct server *s, const char *id, char out[PATH_LEN + 32]) { (void)snprintf(out, PATH_LEN + 32, "%s/v-%s", s->scratch, id); }
+
+static int place(const struct server *s, const char *id, int mnt, bool *ret_placed, struct err *e)
+{
+    char at[PATH_LEN + 32];
+    auto_fd try = mount_clone(mnt, "", false, NULL);
+    *ret_placed = try < 0;
+    if (try >= 0)
+        return 0;
+    place_name(s, id, at);
+    if (mkdir(at, 0700) < 0 && errno != EEXIST)
+        return err_sys(e, errno, "volume");
+    return mount_move(mnt, AT_FDCWD, at, e);
+}
+
+static void unplace(const struct server *s, const struct volume *v)
+{
+    char at[PATH_LEN + 32];
+    place_name(s, v->id, at);
+    (void)close(v->mnt);
+    if (v->placed && sys_umount2(at, UMOUNT_DETACH) < 0)
+        log_warn("volume %s: unmount: %s", v->id, strerror(errno));
+    if (v->placed)
+        (void)rmdir(at);
+}
+
 static void image_name(const char *id, char out[SP_ID + 8]) { (void)snprintf(out, SP_ID + 8, "%s.ext4", id); }
 
 /* Opened and locked; E_UNAVAILABLE while a loop device has it. */
@@ -106,12 +134,14 @@ int volume_open(struct server *s, const char *id, struct err *e)
     if (image < 0)
         return -1;
     auto_fd m = mount_volume(image, s->scratch, e);
-    if (m < 0)
+    bool placed;
+    if (m < 0 || place(s, id, m, &placed, e))
         return err_wrap(e, "volume %s", id);
     s->volume = xrealloc(s->volume, sizeof *s->volume * (size_t)(s->nvolume + 1));
     struct volume *v = &s->volume[s->nvolume++];
     memset(v, 0, sizeof *v);
     memcpy(v->id, id, strlen(id) + 1);
+    v->placed = placed;
     log_info("volume %s mounted", id);
     return v->mnt = take_fd(&m);
 }
@@ -120,7 +150,7 @@ void volume_close(struct server *s, const char *id)
 {
     for (int i = 0; i < s->nvolume; i++)
         if (!strcmp(s->volume[i].id, id)) {
-            (void)close(s->volume[i].mnt);
+            unplace(s, &s->volume[i]);
             memmove(s->volume + i, s->volume + i + 1, sizeof *s->volume * (size_t)(--s->nvolume - i));
             log_info("volume %s let go", id);
             return;
@@ -130,7 +160,7 @@ void volume_close(struct server *s, const char *id)
 void volumes_fini(struct server *s)
 {
     while (s->nvolume)
-        (void)close(s->volume[--s->nvolume].mnt);
+        unplace(s, &s->volume[--s->nvolume]);
     free(s->volume);
     s->volume = NULL;
 }

@@ -4,7 +4,7 @@ import threading
 
 from hutchtest import *
 
-BOTH = ("container",)
+BOTH = ("vm", "container")
 
 
 def volume(t, name="data", **members):

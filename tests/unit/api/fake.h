@@ -501,7 +501,7 @@ struct agent *volume_agent(struct volume *v, struct err *e)
     err_set(e, E_UNAVAILABLE, "closed");
     return NULL;
 }
-int volumes_check(struct core *c, const struct volume_mount *m, size_t n, enum tier t, struct err *e) { (void)c, (void)m, (void)n, (void)t; return fake_refuses(e) ? -1 : 0; }
+int volumes_check(struct core *c, const struct volume_mount *m, size_t n, struct err *e) { (void)c, (void)m, (void)n; return fake_refuses(e) ? -1 : 0; }
 
 struct watch *watch_start(struct sandbox *sb, const char *p, const char *u, bool r, bool en, const struct watch_ops *ops, void *arg, struct err *e)
 {
