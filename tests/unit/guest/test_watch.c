@@ -139,7 +139,7 @@ TEST(watch, a_storm_overflows_or_arrives_but_does_not_stall)
     struct field f;
     struct str s;
     while (!over && !last) {
-        CHECK(host_step(&h, id, &w, 5000));
+        CHECK(host_step(&h, id, &w, 30000));
         struct rec at = {(unsigned char *)w.events.p, w.events.n};
         while (rec_next(&at, &f)) {
             over |= rec_u64_or(field_rec(f), T_TYPE, 0) == 'o';
