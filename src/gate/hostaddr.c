@@ -6,10 +6,33 @@
 #include <ifaddrs.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
-struct hostaddr { int fd; struct io io; struct ip *ip; size_t n; };
+struct own { struct ip ip; struct cidr net; bool has_net; };
+struct hostaddr { int fd; struct io io; struct own *at; size_t n; };
+
+/* The network an address is on, if it is one of several machines: its neighbours and its router are in there. */
+static bool network_of(const struct ip *ip, const struct sockaddr *mask, struct cidr *ret)
+{
+    const unsigned char *m = NULL;
+    unsigned bits = 0, whole = ip->v6 ? 128 : 32;
+    if (mask && mask->sa_family == AF_INET && !ip->v6)
+        m = (const unsigned char *)&((const struct sockaddr_in *)(const void *)mask)->sin_addr;
+    else if (mask && mask->sa_family == AF_INET6 && ip->v6)
+        m = (const unsigned char *)&((const struct sockaddr_in6 *)(const void *)mask)->sin6_addr;
+    if (!m)
+        return false;
+    while (bits < whole && m[bits / 8] >> (7 - bits % 8) & 1)
+        bits++;
+    if (!bits || bits >= whole)
+        return false;
+    *ret = (struct cidr){.ip = *ip, .bits = (uint8_t)bits};
+    for (unsigned i = bits; i < whole; i++)
+        ret->ip.b[i / 8] &= (uint8_t)~(0x80 >> i % 8);
+    return true;
+}
 
 static bool load(struct hostaddr *h)
 {
@@ -17,17 +40,19 @@ static bool load(struct hostaddr *h)
     if (getifaddrs(&all))
         return false;
     size_t n = 0, cap = 16;
-    struct ip *ip = xcalloc(cap, sizeof *ip);
+    struct own *at = xcalloc(cap, sizeof *at);
     for (struct ifaddrs *i = all; i; i = i->ifa_next) {
         uint16_t port;
         if (n == cap)
-            ip = xrealloc(ip, (cap *= 2) * sizeof *ip);
-        if (i->ifa_addr && ip_from_sockaddr(i->ifa_addr, &ip[n], &port))
-            n++;
+            at = xrealloc(at, (cap *= 2) * sizeof *at);
+        if (!i->ifa_addr || !ip_from_sockaddr(i->ifa_addr, &at[n].ip, &port))
+            continue;
+        at[n].has_net = network_of(&at[n].ip, i->ifa_netmask, &at[n].net);
+        n++;
     }
     freeifaddrs(all);
-    free(h->ip);
-    h->ip = ip, h->n = n;
+    free(h->at);
+    h->at = at, h->n = n;
     return true;
 }
 
@@ -63,14 +88,17 @@ void hostaddr_free(struct hostaddr *h)
         return;
     io_stop(&h->io);
     (void)close(h->fd);
-    free(h->ip);
+    free(h->at);
     free(h);
 }
 const char *hostaddr_why(void *arg, const struct ip *a)
 {
     struct hostaddr *h = arg;
     for (size_t i = 0; i < h->n; i++)
-        if (ip_eq(&h->ip[i], a))
+        if (ip_eq(&h->at[i].ip, a))
             return "an address of the host itself";
+    for (size_t i = 0; i < h->n; i++)
+        if (h->at[i].has_net && cidr_has(&h->at[i].net, a))
+            return "a network the host is part of";
     return NULL;
 }

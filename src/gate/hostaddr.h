@@ -1,5 +1,6 @@
-/* The host's own addresses, followed over rtnetlink: no sandbox may reach the
- * machine it runs on through one of its public addresses. */
+/* The host's own addresses and the networks it is part of, followed over
+ * rtnetlink: no sandbox may reach the machine it runs on, its neighbours or its
+ * router, whatever range their addresses are of. */
 #pragma once
 #include "base/err.h"
 #include "gate/ip.h"

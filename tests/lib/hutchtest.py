@@ -79,6 +79,11 @@ def own_daemon(**env):
     return _attr("own_daemon", env)
 
 
+def shared_daemon(name, **env):
+    """One daemon with these environment variables for all tests that name it (beside the ordinary shared one)."""
+    return _attr("shared_daemon", (name, env))
+
+
 def leak_slack(kind, label, n, reason):
     """Growth this test is allowed to leave behind, with the reason."""
     def mark(fn):

@@ -73,8 +73,9 @@ class Shared:
 
     MEMBERS = 16  # a new sandbox size gets a pool of its own; beyond this many places start afresh
 
-    def __init__(self):
+    def __init__(self, name="shared", env=None):
         self.d = None
+        self.name, self.env = name, env
 
     def get(self):
         if self.d is not None and self.d.members() > self.MEMBERS:
@@ -82,7 +83,7 @@ class Shared:
             if left:
                 raise AssertionError("left behind after the daemon stopped:\n  " + "\n  ".join(left))
         if self.d is None:
-            self.d = Daemon(name="shared")
+            self.d = Daemon(env={k: str(v) for k, v in (self.env or {}).items()}, name=self.name)
             try:
                 self.d.start()
             except BaseException:
@@ -116,6 +117,7 @@ class Runner:
         self.failures = []
         self.twice = []
         self.shared = Shared()
+        self.others = {}  # by name: those of shared_daemon
 
     def say(self, line):
         print(line, flush=True)
@@ -145,6 +147,9 @@ class Runner:
         if getattr(test.fn, "slow", False) and not ht.SLOW:
             return self.skipped(name, "slow: set HUTCH_TEST_SLOW=1")
         own = getattr(test.fn, "own_daemon", None)
+        special = getattr(test.fn, "shared_daemon", None)
+        if special:
+            shared = self.others.setdefault(special[0], Shared(*special))
         limit = getattr(test.fn, "timeout", DEFAULT_TIMEOUT)
         start = time.monotonic()
         why, d, ctx, census_on = None, None, None, not self.opts.no_census
@@ -268,7 +273,7 @@ class Runner:
                 return
 
     def finish(self):
-        left = self.shared.finish()
+        left = sum((s.finish() for s in [self.shared, *self.others.values()]), [])
         if left and not self.opts.no_census:
             self.bad("census-after-stop", 0, "left behind after the daemon stopped:\n  " + "\n  ".join(left))
 

@@ -1,0 +1,48 @@
+"""53: getting an injected credential out: echo, reflected headers, own copies, placeholders elsewhere, after a policy change."""
+from hutchtest import *
+from outside import gated, inside, logged
+
+SECRET = "correct-horse-battery"
+
+
+@tiers("vm", "container")
+@gated
+def credential_stays_outside(t):
+    o = t.outside
+    t.c.put("/v1/secrets/horse", {"value": SECRET})
+    t.cleanup_later(lambda: t.c.delete("/v1/secrets/horse"))
+    policy = {"mode": "allow", "allow": ["api.allowed.test", "www.allowed.test", "other.test"],
+              "inject": [{"domain": "api.allowed.test", "secret": "horse", "header": "authorization", "format": "Bearer {secret}"},
+                         {"domain": "api.allowed.test", "secret": "horse", "placeholder": "PLACEHOLDER-HORSE"}]}
+    box = t.box(network=policy)
+    script = r"""
+c() { curl -sS "$@" || echo "failed $?"; echo; }
+c https://api.allowed.test/reflect
+c -H 'Authorization: mine' -H 'authorization: twice' https://api.allowed.test/reflect
+c 'https://api.allowed.test/q?key=PLACEHOLDER-HORSE'
+c -H 'X-Key: PLACEHOLDER-HORSE' https://api.allowed.test/h
+c -d 'body=PLACEHOLDER-HORSE' https://api.allowed.test/b
+c -H 'X-Key: PLACEHOLDER-HORSE' https://www.allowed.test/elsewhere -k
+c -H 'Host: other.test' https://api.allowed.test/hostswap
+c -H 'X-Key: PLACEHOLDER-HORSE' http://api.allowed.test/plain
+getent hosts PLACEHOLDER-HORSE.other.test
+grep -rl 'correct-horse' /etc /run /tmp /home /proc/*/environ 2>/dev/null
+"""
+    r = box.exec(["bash", "-c", script], deadline=90, timeout_ms=80000)
+    lacks(r.text + r.stderr.decode(errors="replace"), SECRET, "inside, in whatever came back")
+    saw = lambda path: [h["data"] for h in o.hits if path in h["data"].split(b"\r\n")[0]]  # noqa: E731
+    equal([d.lower().count(b"authorization:") for d in saw(b"/reflect")], [1, 1], "one, ours")
+    true(all(SECRET.encode() in d for d in saw(b"/reflect")))
+    true(SECRET.encode() in saw(b"/q?")[0] and SECRET.encode() in saw(b"/h")[0], "placeholders replaced on the way")
+    for path in (b"/elsewhere", b"/hostswap"):
+        for d in saw(path):
+            lacks(d, SECRET.encode(), path.decode())
+    for d in saw(b"/plain"):
+        lacks(d, SECRET.encode(), "not over plain HTTP")
+    equal([n for n in o.asked if "horse" in n], [])
+    # a policy without the rule: the next request goes without it
+    t.c.put(f"{box.p}/network", {"mode": "allow", "allow": ["api.allowed.test"]})
+    box.exec(["sh", "-c", "curl -ksS https://api.allowed.test/after"], deadline=30)
+    for d in saw(b"/after"):
+        lacks(d, SECRET.encode(), "replay after the change")
+    logged(t, box, kind="http", name="api.allowed.test", secret="horse")
