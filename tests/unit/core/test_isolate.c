@@ -74,7 +74,10 @@ TEST(judge, forbidden_calls_are_named)
     CHECK_INT(judge(f), ISOLATE_FORBIDDEN);
     CHECK_STR(V.syscall, "");
     f = trap(room, "read", 0);
-    ((struct zy_trap *)(void *)(room + 3))->nr = 100000;
+    struct zy_trap t;
+    memcpy(&t, room + 3, sizeof t);
+    t.nr = 100000;
+    memcpy(room + 3, &t, sizeof t);
     CHECK_INT(judge(f), ISOLATE_FORBIDDEN);
     CHECK_STR(V.syscall, "100000");
 }
