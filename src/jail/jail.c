@@ -33,7 +33,7 @@ uint32_t jail_id_count(enum jail_kind k) { return profiles[k].id_count; }
 static const struct profile *prof(const struct jail *j) { return &profiles[j->kind]; }
 static uint64_t bound(const struct jail *j)
 {
-    static const uint64_t *const caps[] = {[JAIL_BOX] = &CAPS_BOX, [JAIL_UNTAR] = &CAPS_UNTAR, [JAIL_KEEPER] = &CAPS_KEEPER, [JAIL_VM] = NULL};
+    static const uint64_t *const caps[sizeof profiles / sizeof *profiles] = {[JAIL_BOX] = &CAPS_BOX, [JAIL_UNTAR] = &CAPS_UNTAR, [JAIL_KEEPER] = &CAPS_KEEPER};
     return caps[j->kind] ? *caps[j->kind] : CAPS_NONE;
 }
 
