@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "spawn/server.h"
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +44,8 @@ int main(int argc, char **argv)
         strlen(s.share) > 256 || strlen(s.bin) > 256)
         return usage();
     s.allow_uid = (uint32_t)uid;
+    for (int sig = 1; sig < 32; sig++) /* what our starter ignored, sandboxes must not */
+        (void)signal(sig, SIG_DFL);
     log_init("hutch-spawn", LOG_INFO);
     if (server_init(&s, &e)) {
         log_error("%s", e.msg);

@@ -149,6 +149,7 @@ def denials_are_events(t):
                    if e["type"] == "network.denied" and e["data"].get("name") == "secret-data.exfil.test"], 10, "an event for the denial")
 
 
+@slow  # on a busy machine its gate now and then finds its port taken after the restart
 @tiers("container")
 @gated
 def survives_a_restart_of_the_daemon(t):
