@@ -214,11 +214,11 @@ void savedfile_close(struct savedfile *f)
     *f = (struct savedfile){.state_fd = -1, .index_fd = -1};
 }
 
-static int damaged(struct err *e) { return err_set(e, E_CONFLICT, "the saved machine is damaged; its files are still there (recover boots it from its disk)"); }
+static int damaged(struct err *e) { return err_set(e, E_CONFLICT, "the saved machine is damaged; its files are still there (resume with \"memory\": false boots it from them)"); }
 
 static int differs(struct err *e, const char *what)
 {
-    return err_set(e, E_CONFLICT, "it was saved with another %s, so its memory cannot be used; its files are still there (recover boots it from its disk)", what);
+    return err_set(e, E_CONFLICT, "it was saved with another %s, so its memory cannot be used; its files are still there (resume with \"memory\": false boots it from them)", what);
 }
 
 static int check_emulator(struct json *j, const struct vm_identity *id, struct err *e)

@@ -208,7 +208,7 @@ static void verify_done(void *arg)
 {
     struct start *s = arg;
     if (s->damaged && !s->rc)
-        s->rc = err_set(&s->err, E_CONFLICT, "its saved memory is damaged; its files are still there (recover boots it from its disk)");
+        s->rc = err_set(&s->err, E_CONFLICT, "its saved memory is damaged; its files are still there (resume with \"memory\": false boots it from them)");
     resume_over(s);
 }
 
