@@ -126,7 +126,7 @@ def cold_boot(home, image, n):
     read = lambda p: open(p, "rb").read()  # noqa: E731
     initrd = os.path.join(TMP, "initrd")
     with open(initrd, "wb") as f:
-        f.write(cpio([("dev", 0o040755, b""), ("proc", 0o040755, b""), ("sys", 0o040755, b""), ("modules", 0o040755, b""),
+        f.write(cpio([("dev", 0o040755, b""), ("proc", 0o040755, b""), ("sys", 0o040755, b""), ("root", 0o040755, b""), ("modules", 0o040755, b""),
                       ("init", 0o100755, read(os.path.join(BUILD, "hutch-agent"))),
                       ("modules.list", 0o100644, ("\n".join(os.path.basename(x) for x in names) + "\n").encode()),
                       *((f"modules/{os.path.basename(x)}", 0o100644, read(os.path.join(k, "modules", os.path.basename(x)))) for x in names)]))
@@ -143,9 +143,10 @@ def cold_boot(home, image, n):
              "-kernel", os.path.join(k, "vmlinux"), "-initrd", initrd, "-append",
              "console=ttyS0 reboot=t panic=-1 quiet cryptomgr.notests audit=0 i8042.noaux i8042.nokbd i8042.nomux i8042.nopnp "
              f"tsc=reliable tsc_early_khz={khz} mitigations=off norandmaps",
-             "-drive", f"id=d0,file={disk},format=qcow2,if=none", "-device", "virtio-blk-device,drive=d0",
+             "-drive", f"id=d0,file={disk},format=qcow2,if=none", "-device", "virtio-blk-device,drive=d0,serial=root",
              "-device", "virtio-serial-device", "-chardev", f"socket,id=c0,path={s},server=on,wait=off",
-             "-device", "virtserialport,chardev=c0,name=agent"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+             "-device", "virtserialport,chardev=c0,name=agent",
+             "-netdev", "hubport,id=n0,hubid=0", "-device", "virtio-net-device,netdev=n0"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             c = socket.socket(socket.AF_UNIX)
             while True:
