@@ -12,6 +12,7 @@ ifeq ($(origin CC),default)
 CC := gcc
 endif
 VERSION := 0.1.0
+.DEFAULT_GOAL := all
 
 WARN := -Wall -Wextra -Wno-unknown-warning-option -Wno-format-truncation -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2 -Wimplicit-fallthrough
 HARD := -fstack-protector-strong -fPIE -fcf-protection -D_FORTIFY_SOURCE=3
