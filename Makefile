@@ -6,6 +6,7 @@
 #   make COV=1 B=build-cov                     with coverage
 #   make CC=clang
 
+.DEFAULT_GOAL := all
 B ?= build
 CC ?= gcc
 ifeq ($(origin CC),default)

@@ -180,6 +180,7 @@ static void recovered(void *arg, const struct err *e)
         if (t)
             template_warm(c, t);
         volumes_recover(c);
+        egress_recovered(c);
         event_emit(c, "host.started", NULL, NULL);
     }
     w.done(w.arg, e);

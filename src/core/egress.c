@@ -39,6 +39,9 @@ struct egress {
     struct map boxes;      /* box id -> gated */
     char id[22];           /* of the process, at the spawner */
     bool starting, running, stopped;
+    bool known;            /* the gate has said which boxes it serves already: their sockets exist and are not made again */
+    bool settled;          /* the daemon has found all its boxes again */
+    struct map held;       /* boxes the gate serves for an earlier daemon, until they are put here */
     int64_t started, backoff;
     struct timer restart;
     struct gate_ceiling ceiling;
@@ -183,7 +186,7 @@ static void serve(struct gated *g)
         return;
     }
     g->phase = WANTED;
-    if (!eg->client || !gate_client_up(eg->client))
+    if (!eg->known)
         return;
     if (g->has_socks) {
         add(g, NULL, 0);
@@ -209,6 +212,7 @@ void egress_put(struct core *c, const struct egress_box *b, egress_cb *cb, void 
         (void)snprintf(g->box, sizeof g->box, "%s", b->box);
         list_init(&g->waiters);
         timer_init(&g->limit, c->loop, on_limit, g);
+        g->has_socks = map_del(&eg->held, g->box) != NULL;
         map_set(&eg->boxes, g->box, g);
     }
     (void)snprintf(g->sandbox, sizeof g->sandbox, "%s", b->sandbox);
@@ -229,6 +233,8 @@ void egress_drop(struct core *c, const char *box)
 {
     struct egress *eg = c->egress;
     struct gated *g = eg ? map_get(&eg->boxes, box) : NULL;
+    if (eg && map_del(&eg->held, box))
+        gate_remove(eg->client, box, NULL, NULL);
     if (!g)
         return;
     if (eg->client && gate_client_up(eg->client) && g->phase != WANTED && g->phase != OPENING)
@@ -260,19 +266,40 @@ void egress_secret(struct core *c, const char *name)
         gate_secret_drop(eg->client, name, secret_given, NULL);
 }
 
+/* What the gate still serves of boxes that are gone. */
+static void sweep(struct egress *eg)
+{
+    struct map_entry *en;
+    for (size_t i = 0; (en = map_next(&eg->held, &i));) {
+        if (map_get(&eg->core->boxes, en->key))
+            continue;
+        gate_remove(eg->client, en->key, NULL, NULL);
+        map_del(&eg->held, en->key);
+    }
+}
+
+void egress_recovered(struct core *c)
+{
+    c->egress->settled = true;
+    sweep(c->egress);
+}
+
 static void listed(void *arg, const struct err *e, const char *const *box, size_t n)
 {
     struct egress *eg = ((struct core *)arg)->egress;
     struct map_entry *en;
     if (!eg || e)
-        return;
+        return; /* it went away again: the next on_up asks again */
+    eg->known = true;
     for (size_t i = 0; i < n; i++) {
         struct gated *g = map_get(&eg->boxes, box[i]);
         if (g)
             g->has_socks = true;
         else
-            gate_remove(eg->client, box[i], NULL, NULL);
+            map_set(&eg->held, box[i], eg);
     }
+    if (eg->settled)
+        sweep(eg);
     for (size_t i = 0; (en = map_next(&eg->boxes, &i));) {
         struct gated *g = en->value;
         if (g->phase == WANTED)
@@ -316,6 +343,8 @@ static void on_down(void *arg, const char *why)
 {
     struct egress *eg = arg;
     struct map_entry *en;
+    eg->known = false;
+    map_free(&eg->held);
     for (size_t i = 0; (en = map_next(&eg->boxes, &i));)
         ((struct gated *)en->value)->phase = WANTED;
     if (eg->stopped)
@@ -449,7 +478,7 @@ void egress_stop(struct core *c)
     eg->client = NULL;
     for (size_t i = 0; (en = map_next(&eg->boxes, &i));)
         gated_free(en->value);
-    map_free(&eg->boxes);
+    map_free(&eg->boxes), map_free(&eg->held);
     c->egress = NULL;
     free(eg);
 }

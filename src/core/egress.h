@@ -22,6 +22,7 @@ typedef void egress_cb(void *arg, const struct err *e /* NULL: in force */, uint
 
 void egress_start(struct core *c);
 void egress_stop(struct core *c);                                 /* the daemon ends; the gate serves on */
+void egress_recovered(struct core *c);                            /* all boxes that still live are known: what the gate serves beyond them can go */
 bool egress_exited(struct core *c, const struct sp_exit *ex);     /* false: not its */
 bool egress_up(const struct core *c);
 struct gate_client *egress_client(struct core *c);
