@@ -179,7 +179,7 @@ void volume_worker_lost(struct server *s);
 int worker_start(struct server *s, struct err *e) __attribute__((warn_unused_result));
 int worker_watch(struct server *s);
 bool worker_make(struct server *s, uint64_t serial, uint32_t mib, uint32_t inodes); /* false: do it yourself */
-bool worker_remove(struct server *s, const char *id);
+bool worker_remove(struct server *s, const char *id, int layer /* -1, or its mount: the worker lets go of it last */);
 bool worker_volume(struct server *s, const char *id, uint32_t mib /* 0: delete */, uint32_t inodes, int slot);
 bool worker_sync(struct server *s, const char *id);
 

@@ -194,6 +194,8 @@ static void remove_files(struct box *b)
     bool files = (b->kind == SP_KIND_BOX || b->kind == SP_KIND_VM) && !b->keep_files;
     if (b->files_leaving)
         return;
+    bool leaving = files && worker_remove(b->srv, b->id, b->upper);
+    close_fd(&b->upper);
     if (b->keep_files && b->kind == SP_KIND_BOX && !b->synced) { /* what a paused container left must survive a power cut */
         b->synced = true;
         if (worker_sync(b->srv, b->id)) {
@@ -202,7 +204,7 @@ static void remove_files(struct box *b)
         }
         (void)disk_upper_sync(b->srv, b->id); /* logged there */
     }
-    if (files && worker_remove(b->srv, b->id)) {
+    if (leaving) {
         b->files_leaving = true; /* nothing of it runs any more: nobody need wait for the disk */
         answer_removers(b);
         return;
@@ -251,6 +253,8 @@ static void try_remove(struct box *b)
     }
     if (b->cg.live)
         log_warn("%s: control group left behind, the next start sweeps it", b->id);
+    if (b->keep_files)
+        close_fd(&b->upper);
     if (b->removing && b->keep_files && b->kind == SP_KIND_BOX && !b->synced && disk_upper_busy(s, b->id) && b->tries++ < 400) {
         b->retry_at = clock_mono() + (b->tries < 20 ? 2 : 50) * NS_PER_MS; /* the last process is gone, its mounts are going */
         s->nretry++;
@@ -300,7 +304,6 @@ static void settle(struct box *b)
     close_fd(&b->volumes);
     close_fd(&b->qmp);
     close_fd(&b->errpipe);
-    close_fd(&b->upper);
     if (b->slot >= 0)
         s->slot_used[b->slot] = false;
     b->slot = -1;
@@ -448,10 +451,9 @@ void box_remove(struct box *b, bool keep_files, uint64_t gen, uint64_t seq)
             try_remove(b);
         return; /* else: under way already, the answer comes with the first one's */
     }
-    if (b->upper >= 0) {
-        if (!keep_files)
-            disk_abandon(b->upper);
-        close_fd(&b->upper); /* before the kill: the dying init, not we, unmounts */
-    }
+    if (b->upper >= 0 && !b->keep_files)
+        disk_abandon(b->upper);
+    else
+        close_fd(&b->upper); /* before the kill: the dying init, not we, unmounts and writes it */
     box_kill(b);
 }

@@ -4,7 +4,9 @@
  * forked at start, shares our mount namespace, holds only the home directories
  * and its socket, and dies with us. Without it everything still works, slower.
  *
- * Messages: struct job to it, struct done back, with the mount beside it. */
+ * Messages: struct job to it, struct done back, with the mount beside it; a
+ * removed box's layer goes the other way, since the last one to let go of it
+ * unmounts it. */
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -26,17 +28,21 @@ static void work(struct server *s, int sock)
     struct done d;
     for (;;) {
         memset(&d, 0, sizeof d);
-        if (fd_recv(sock, &d.job, sizeof d.job, NULL, NULL, 0) != (ssize_t)sizeof d.job)
+        auto_fd mnt = -1, layer = -1;
+        int n = 1;
+        if (fd_recv(sock, &d.job, sizeof d.job, &layer, &n, 0) != (ssize_t)sizeof d.job)
             _exit(0);
-        auto_fd mnt = -1;
         if (d.job.op == JOB_MAKE)
             d.rc = (mnt = disk_ready_make(s, d.job.serial, d.job.mib, d.job.inodes, &d.err)) < 0 ? -1 : 0;
         else if (d.job.op == JOB_VOLUME)
             d.rc = d.job.mib ? volume_make(s, d.job.id, d.job.mib, d.job.inodes, &d.err) : volume_delete(s, d.job.id, &d.err);
         else if (d.job.op == JOB_SYNC)
             d.rc = disk_upper_sync(s, d.job.id);
-        else
+        else {
+            cleanup_fd(&layer);
+            layer = -1;
             d.rc = box_remove_dir(s, d.job.id);
+        }
         if (fd_send(sock, &d, sizeof d, &mnt, mnt >= 0, 0) < 0)
             _exit(1);
     }
@@ -106,14 +112,14 @@ bool worker_make(struct server *s, uint64_t serial, uint32_t mib, uint32_t inode
     return s->worker >= 0 && fd_send(s->worker, &j, sizeof j, NULL, 0, MSG_DONTWAIT) > 0;
 }
 
-static bool by_id(struct server *s, uint32_t op, const char *id)
+static bool by_id(struct server *s, uint32_t op, const char *id, int layer)
 {
     struct job j = {.op = op};
     memcpy(j.id, id, SP_ID);
-    return s->worker >= 0 && fd_send(s->worker, &j, sizeof j, NULL, 0, MSG_DONTWAIT) > 0;
+    return s->worker >= 0 && fd_send(s->worker, &j, sizeof j, &layer, layer >= 0, MSG_DONTWAIT) > 0;
 }
-bool worker_remove(struct server *s, const char *id) { return by_id(s, JOB_REMOVE, id); }
-bool worker_sync(struct server *s, const char *id) { return by_id(s, JOB_SYNC, id); }
+bool worker_remove(struct server *s, const char *id, int layer) { return by_id(s, JOB_REMOVE, id, layer); }
+bool worker_sync(struct server *s, const char *id) { return by_id(s, JOB_SYNC, id, -1); }
 
 bool worker_volume(struct server *s, const char *id, uint32_t mib, uint32_t inodes, int slot)
 {
