@@ -400,7 +400,7 @@ static void configured(void *arg, const struct err *e, struct rec r)
         struct str k;
         if (rec_get(r, T_KERNEL, &k) && str_utf8(k))
             (void)snprintf(b->kernel, sizeof b->kernel, "%.*s", (int)(k.n > 79 ? 79 : k.n), k.p);
-        if (!b->resuming)
+        if (!b->waits_on)
             b->phase = BOX_LIVE;
         b->booting = false;
     }
@@ -462,7 +462,7 @@ static void put_identity(struct buf *rec, const struct box *b, const struct box_
     rec_put_str(rec, T_SANDBOX, id->sandbox);
     rec_put_str(rec, T_USER, id->user);
     rec_put_str(rec, T_CWD, id->workdir);
-    rec_put_u64(rec, T_FLAGS, (b->spec.tier == TIER_CONTAINER ? CFG_NO_CLOCK : 0u) | (id->prime ? CFG_PRIME : 0u) | (id->takeover || id->rehearsal ? CFG_TAKEOVER : 0u) | (id->resume ? CFG_RESUME : 0u));
+    rec_put_u64(rec, T_FLAGS, (b->spec.tier == TIER_CONTAINER ? CFG_NO_CLOCK : 0u) | (id->prime ? CFG_PRIME : 0u) | (id->takeover ? CFG_TAKEOVER : 0u) | (id->rehearsal ? CFG_REHEARSAL : 0u) | (id->resume ? CFG_RESUME : 0u));
     char **env = id->env ? kv_to_env(id->env) : NULL;
     for (char **p = env; p && *p; p++)
         rec_put_str(rec, T_ENV, *p);
@@ -482,7 +482,7 @@ void box_configure(struct box *b, const struct box_identity *id, box_cb *cb, voi
     struct err e = {0};
     b->cb = cb, b->cb_arg = arg;
     timer_arm(&b->deadline, b->booting ? BOOT_NS : CONFIGURE_NS);
-    b->resuming = id->resume;
+    b->waits_on = id->resume || id->rehearsal;
     if (b->wake_err.code) {
         e = b->wake_err;
         finish(b, &e);

@@ -56,7 +56,7 @@ struct box {
     bool keep_files;     /* boxes/<id> outlives it: a paused sandbox's */
     bool torn;           /* the channel may hold half a frame of an earlier life */
     bool booting;        /* a kernel comes up: configure may take longer */
-    bool resuming;       /* configured, still frozen */
+    bool waits_on;       /* configured, not at work yet: still frozen, or it was a rehearsal */
     struct err wake_err; /* waking failed while nobody waited for it */
     int64_t started_mono;
     char kernel[80];     /* from the agent's answer to configure */

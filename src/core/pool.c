@@ -163,17 +163,22 @@ static void rehearsed(void *arg, struct box *b, const struct err *e)
         box_rest(b, rested, p);
 }
 
-/* Once more as a claim will do it: the guest has then run every path that a claim takes. The next configure replaces all of it. */
+/* As a claim will do it: every path that a claim takes has then been run, and files it writes are in the layer. The next
+ * configure replaces all of it. */
+static void rehearse(struct pool *p)
+{
+    struct box_identity id = {.sandbox = "pool", .hostname = "rehearsal", .machine_id = "11111111111111111111111111111111", .rehearsal = true};
+    box_configure(p->making, &id, rehearsed, p);
+}
+
 static void primed(void *arg, const struct err *e)
 {
     struct pool *p = arg;
     p->prime = NULL;
-    if (e) {
+    if (e)
         give_up(p, e);
-        return;
-    }
-    struct box_identity id = {.sandbox = "pool", .hostname = "rehearsal", .machine_id = "11111111111111111111111111111111", .rehearsal = true};
-    box_configure(p->making, &id, rehearsed, p);
+    else
+        rehearse(p);
 }
 
 static void configured(void *arg, struct box *b, const struct err *e)
@@ -194,12 +199,13 @@ static void started(void *arg, struct box *b, const struct err *e)
         again(p, RETRY_NS);
         return;
     }
-    if (!p->to_ready) {
-        made(p);
-        return;
-    }
     struct box_identity id = {.sandbox = "pool", .hostname = "hutch", .prime = true};
-    box_configure(b, &id, configured, p);
+    if (b->spec.tier == TIER_CONTAINER)
+        rehearse(p);
+    else if (p->to_ready)
+        box_configure(b, &id, configured, p);
+    else
+        made(p);
 }
 
 size_t host_free_mib(void)

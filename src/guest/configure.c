@@ -184,7 +184,7 @@ static int configure(struct agent *a, struct rec r, struct err *e)
         return -1;
     if (identity_set(a, r, flags, e) || step_files(a, r, e) || step_defaults(a, r, e))
         return -1;
-    if (!(flags & (CFG_PRIME | CFG_TAKEOVER)) && step_hooks(a, e))
+    if (!(flags & (CFG_PRIME | CFG_TAKEOVER | CFG_REHEARSAL)) && step_hooks(a, e))
         return -1;
     return sys_thaw_user(a, e);
 }

@@ -86,7 +86,8 @@ enum exit_kind { EXIT_CODE = 1, EXIT_SIGNAL, EXIT_OOM, EXIT_TIMEOUT };
 
 enum { CFG_NO_CLOCK = 1 /* container: the clock is the host's */, CFG_PRIME = 2 /* template build: leave machine-id empty, run no hooks */,
        CFG_TAKEOVER = 4 /* the daemon restarted, the guest did not: run no hooks */,
-       CFG_RESUME = 8 /* the sandbox itself, from disk: entropy, clock, generation; what is frozen stays so until OP_THAW, nothing is written */ };
+       CFG_RESUME = 8 /* the sandbox itself, from disk: entropy, clock, generation; what is frozen stays so until OP_THAW, nothing is written */,
+       CFG_REHEARSAL = 16 /* a pool member: all that a claim will do, but no hooks */ };
 enum { THAW_HOOKS = 1 };
 enum { SIG_ONE = 1, SIG_TREE = 2 /* with SIGKILL: the group and everything that came out of it */ };
 enum { FILE_PARENTS = 1, FILE_RECURSIVE = 2, FILE_APPEND = 4, FILE_EXCL = 8, FILE_OWN = 16 /* an existing file becomes the user's too */ };
