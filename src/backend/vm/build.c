@@ -4,7 +4,8 @@
  *   FILES (job) -> LAUNCH (spawner) -> BOOT (caller) -> SAVE (QMP) -> PUBLISH (job) -> LOAD
  *
  * BOOT has a deadline, and one retry with everything made anew: under emulation
- * a loaded host can hang a guest while it looks for its timer. A build that was
+ * a loaded host can hang a guest while it looks for its timer. A build that is
+ * overtaken by a new kernel or agent starts over with those. One that was
  * cancelled lives on without callbacks until what is in flight came back. */
 #include "backend/vm/vm_int.h"
 #include "base/buf.h"
@@ -26,8 +27,8 @@ struct vm_build {
     struct list node;     /* in host->builds */
     struct vm_host *host; /* reference */
     struct vm_spec spec;
-    struct vm_identity ident; /* as of the start: a reload of kernel or agent meanwhile does not mix in */
-    char key[VM_KEY_SIZE];
+    struct vm_identity ident; /* as of this attempt's start: a reload of kernel or agent meanwhile does not mix in */
+    char key[VM_KEY_SIZE];    /* likewise */
     char id[SP_ID]; /* of this attempt's box */
     const struct vm_build_ops *ops;
     void *arg;
@@ -127,17 +128,50 @@ void vm_build_cancel(struct vm_build *b)
         drop_vm(b);
 }
 
+/* What the next attempt is made of. */
+static int take_parts(struct vm_build *b, struct err *e)
+{
+    cleanup_fd(&b->kernel);
+    cleanup_fd(&b->initrd);
+    b->ident = b->host->ident;
+    vm_key(b->host, &b->spec, b->key);
+    b->kernel = fcntl(b->host->kernel_fd, F_DUPFD_CLOEXEC, 0);
+    b->initrd = fcntl(b->host->initrd_fd, F_DUPFD_CLOEXEC, 0);
+    return b->kernel < 0 || b->initrd < 0 ? err_sys(e, errno, "building a VM snapshot") : 0;
+}
+
+/* Once more, with everything made anew. */
+static void again(struct vm_build *b, const char *what)
+{
+    struct err e;
+    drop_vm(b);
+    drop_files(b);
+    progress(b, 5, what);
+    if (take_parts(b, &e))
+        finish(b, NULL, &e);
+    else
+        attempt_start(b);
+}
+
 /* Something went wrong while booting: once more, or give up. */
 static void boot_failed(struct vm_build *b, const struct err *e)
 {
-    if (b->attempt >= ATTEMPTS || b->cancelled || b->host->closed) {
+    if (b->attempt >= ATTEMPTS || b->cancelled || b->host->closed)
         finish(b, NULL, e);
-        return;
-    }
-    drop_vm(b);
-    drop_files(b);
-    progress(b, 5, "the guest did not come up; trying again");
-    attempt_start(b);
+    else
+        again(b, "the guest did not come up; trying again");
+}
+
+/* Has the host another kernel or agent by now? Then nobody can use what this attempt made. */
+static bool overtaken(struct vm_build *b)
+{
+    char now[VM_KEY_SIZE];
+    vm_key(b->host, &b->spec, now);
+    if (!strcmp(now, b->key))
+        return false;
+    b->attempt = 0;
+    again(b, "kernel or agent changed; starting over");
+    return true;
 }
 
 static void on_deadline(void *arg)
@@ -185,13 +219,8 @@ static void publish_done(void *arg)
         finish(b, NULL, b->rc ? &b->err : NULL);
         return;
     }
-    char now[VM_KEY_SIZE];
-    vm_key(b->host, &b->spec, now);
-    if (strcmp(now, b->key)) {
-        (void)err_set(&b->err, E_CONFLICT, "kernel or agent changed while a VM snapshot was built");
-        finish(b, NULL, &b->err);
+    if (overtaken(b))
         return;
-    }
     variant_forget(b->host, b->key);
     progress(b, 92, "checking what was written");
     b->stage = ST_LOAD;
@@ -215,7 +244,7 @@ static void on_quit(void *arg, struct vm *vm, const struct err *e)
 {
     (void)vm;
     struct vm_build *b = arg;
-    if (save_failed(b, e))
+    if (save_failed(b, e) || overtaken(b))
         return;
     drop_vm(b);
     progress(b, 75, "writing memory");
@@ -328,17 +357,13 @@ struct vm_build *vm_variant_build(struct vm_host *h, const struct vm_spec *spec,
     b->host = host_ref(h);
     list_add_tail(&h->builds, &b->node);
     b->spec = *spec;
-    b->ident = h->ident;
     b->ops = ops;
     b->arg = arg;
-    vm_key(h, spec, b->key);
+    b->kernel = b->initrd = -1;
     vartmp_init(&b->tmp);
     timer_init(&b->deadline, h->conf.loop, on_deadline, b);
     b->home = fcntl(h->conf.home_fd, F_DUPFD_CLOEXEC, 0);
-    b->kernel = fcntl(h->kernel_fd, F_DUPFD_CLOEXEC, 0);
-    b->initrd = fcntl(h->initrd_fd, F_DUPFD_CLOEXEC, 0);
-    if (b->home < 0 || b->kernel < 0 || b->initrd < 0) {
-        (void)err_sys(e, errno, "building a VM snapshot");
+    if (b->home < 0 ? err_sys(e, errno, "building a VM snapshot") : take_parts(b, e)) {
         build_bury(b);
         return NULL;
     }
