@@ -9,7 +9,7 @@ _hutch_from() {
     esac
     mapfile -t COMPREPLY < <(compgen -W "$w" -- "$cur")
 }
-_hutch_verbs='up down run create ls info exec sh cp logs kill timeout ps pause resume fork snapshot snapshots eval template volume key net url metrics top events egress doctor bench mcp completion version help'
+_hutch_verbs='up down run create ls info exec sh cp logs kill timeout keepalive ps pause resume fork snapshot snapshots eval template volume key net url metrics top events egress doctor bench mcp completion version help'
 _hutch() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb='' sub='' i words='' opts='' args=''
     COMPREPLY=()
@@ -37,7 +37,7 @@ _hutch() {
     --function) _hutch_from ''; return ;;
     --user) _hutch_from ''; return ;;
     --cwd) _hutch_from ''; return ;;
-    --on-timeout) _hutch_from 'kill pause'; return ;;
+    --on-timeout|--on-idle) _hutch_from 'kill pause'; return ;;
     --state) _hutch_from 'creating running paused stopping gone failed'; return ;;
     --limit) _hutch_from ''; return ;;
     --count) _hutch_from ''; return ;;
@@ -60,7 +60,7 @@ _hutch() {
     'up') opts='--foreground --json --help' args='' ;;
     'down') opts='--keep --help' args='' ;;
     'run') opts='--name --template --isolation --cpu --memory --disk --timeout --env --net --volume --meta --input --function --user --cwd --tty --keep --no-build --help' args='@file' ;;
-    'create') opts='--name --template --isolation --cpu --memory --disk --timeout --env --net --volume --meta --on-timeout --no-build --json --help' args='' ;;
+    'create') opts='--name --template --isolation --cpu --memory --disk --timeout --env --net --volume --meta --on-timeout --idle --on-idle --max-lifetime --auto-resume --no-build --json --help' args='' ;;
     'ls') opts='--all --state --template --meta --quiet --json --help' args='' ;;
     'info') opts='--json --help' args='@id' ;;
     'exec') opts='--user --cwd --env --detach --tty --timeout --help' args='@id' ;;
@@ -69,6 +69,7 @@ _hutch() {
     'logs') opts='--limit --json --help' args='@id' ;;
     'kill') opts='--help' args='@id' ;;
     'timeout') opts='--json --help' args='@id' ;;
+    'keepalive') opts='--json --help' args='@id' ;;
     'ps') opts='--json --help' args='@id' ;;
     'pause') opts='--json --help' args='@id' ;;
     'resume') opts='--json --help' args='@id' ;;

@@ -6,14 +6,15 @@ const struct schema schemas[] = {
     {"Error", "code!:s message!:s hint:s request_id!:s"},
     {"Problem", "error!:Error"},
     /* sandboxes */
-    {"SandboxCreate", "template:s name:s isolation:=auto|vm|container|isolate cpu:n memory_mib:i disk_mib:i timeout_s:i on_timeout:=kill|pause auto_resume:b env:m metadata:m network:Network volumes:[VolumeMount]"},
+    {"SandboxCreate", "template:s name:s isolation:=auto|vm|container|isolate cpu:n memory_mib:i disk_mib:i timeout_s:i on_timeout:=kill|pause idle_timeout_s:i on_idle:=kill|pause max_lifetime_s:i auto_resume:b env:m metadata:m network:Network volumes:[VolumeMount]"},
     {"VolumeMount", "name!:s path!:s read_only:b"},
     {"Attachment", "name!:s volume_id!:s path!:s read_only!:b"},
-    {"SandboxPatch", "name:s? metadata:m timeout_s:i"},
+    {"SandboxPatch", "name:s? metadata:m timeout_s:i on_timeout:=kill|pause idle_timeout_s:i on_idle:=kill|pause"},
     {"SandboxTimeout", "timeout_s!:i"},
+    {"KeepAlive", "timeout_s:i"},
     {"SandboxPause", "memory:b standby:b"},
     {"SandboxResume", "timeout_s:i memory:b"},
-    {"Paused", "kind!:=disk|standby memory!:b at!:t? bytes!:i"},
+    {"Paused", "kind!:=disk|standby memory!:b at!:t? bytes!:i reason!:=call|timeout|idle|shutdown"},
     {"Network", "mode:=none|allow|open allow:[v] deny:[v] presets:[s] inject:[NetworkInject] limits:NetworkLimits limited:s"},
     {"NetworkInject", "domain!:s ports:[v] methods:[s] paths:[s] secret:s value:s header:s format:s placeholder:s"},
     {"NetworkLimits", "connections:i bytes_per_second:i bytes:i dns_per_second:i"},
@@ -27,9 +28,9 @@ const struct schema schemas[] = {
     {"SecretList", "secrets!:[Secret]"},
     {"Isolation", "tier!:=vm|container|isolate boundary!:s accel!:=kvm|tcg|none"},
     {"Start", "path!:s ms!:n"},
-    {"End", "reason!:=killed|timeout|idle|oom|guest-exit|host-fault|quota|shutdown message!:s? at!:t?"},
+    {"End", "reason!:=killed|timeout|idle|oom|guest-exit|host-fault|quota|shutdown|max-lifetime message!:s? at!:t?"},
     {"Sandbox", "id!:s name!:s? template!:s template_id!:s state!:=creating|running|pausing|paused|stopping|gone|failed isolation!:Isolation cpu!:n "
-                "memory_mib!:i disk_mib!:i timeout_s!:i on_timeout!:=kill|pause auto_resume!:b paused!:Paused? created_at!:t started_at!:t? expires_at!:t? metadata!:m "
+                "memory_mib!:i disk_mib!:i timeout_s!:i on_timeout!:=kill|pause idle_timeout_s!:i on_idle!:=kill|pause max_lifetime_s!:i auto_resume!:b paused!:Paused? created_at!:t started_at!:t? expires_at!:t? metadata!:m "
                 "network!:Network volumes!:[Attachment] box!:s? generation!:i kernel!:s? start!:Start? end!:End?"},
     {"SandboxList", "sandboxes!:[Sandbox] next!:s?"},
     {"SandboxMetrics", "cpu_ns!:i cpu_count!:i memory_used!:i memory_cache!:i memory_total!:i disk_used!:i disk_total!:i processes!:i at!:t"},

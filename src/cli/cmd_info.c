@@ -60,6 +60,14 @@ static void block(struct json *sb, struct buf *out)
     }
     (void)snprintf(text, sizeof text, "%lld s, then %.20s", (long long)jget_i64(sb, "timeout_s", 0), jget_str(sb, "on_timeout", "kill"));
     row(out, "timeout", text);
+    if (jget_i64(sb, "idle_timeout_s", 0)) {
+        (void)snprintf(text, sizeof text, "%lld s, then %.20s", (long long)jget_i64(sb, "idle_timeout_s", 0), jget_str(sb, "on_idle", "kill"));
+        row(out, "idle", text);
+    }
+    if (jget_i64(sb, "max_lifetime_s", 0)) {
+        (void)snprintf(text, sizeof text, "%lld s at most", (long long)jget_i64(sb, "max_lifetime_s", 0));
+        row(out, "lifetime", text);
+    }
     (void)snprintf(text, sizeof text, "%lld", (long long)jget_i64(sb, "generation", 0));
     row(out, "generation", text);
     for (void *it = json_first(meta); it; it = json_next(meta, it)) {

@@ -59,8 +59,9 @@ static int put_volumes(struct cli *x, struct jw *w, struct args *a)
 static int create_body(struct cli *x, struct args *a, int64_t timeout_s, struct buf *out)
 {
     struct jw w;
-    int64_t t = 0;
-    if (args_seconds(a, "timeout", 1, 86400, 0, &t, &x->err))
+    int64_t t = 0, idle = 0, life = 0;
+    if (args_seconds(a, "timeout", 1, 86400, 0, &t, &x->err) || args_seconds(a, "idle", 1, 86400 * 365, 0, &idle, &x->err) ||
+        args_seconds(a, "max-lifetime", 1, 86400 * 365, 0, &life, &x->err))
         return -1;
     if (timeout_s >= 0)
         t = timeout_s;
@@ -78,6 +79,12 @@ static int create_body(struct cli *x, struct args *a, int64_t timeout_s, struct 
         jw_kv_i64(&w, "timeout_s", t);
     if (args_str(a, "on-timeout", NULL))
         jw_kv_str(&w, "on_timeout", args_str(a, "on-timeout", NULL));
+    if (idle)
+        jw_kv_i64(&w, "idle_timeout_s", idle);
+    if (args_str(a, "on-idle", NULL))
+        jw_kv_str(&w, "on_idle", args_str(a, "on-idle", NULL));
+    if (life)
+        jw_kv_i64(&w, "max_lifetime_s", life);
     if (args_flag(a, "auto-resume"))
         jw_kv_bool(&w, "auto_resume", true);
     int i = 0;

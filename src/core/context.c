@@ -593,6 +593,17 @@ int context_list(struct sandbox *sb, void (*cb)(void *arg, const struct err *e, 
 }
 
 /* ---- the end ---- */
+size_t contexts_resting(const struct sandbox *sb)
+{
+    struct contexts *cs = map_get(&sb->core->contexts, sb->id);
+    struct context *cx;
+    size_t n = 0;
+    if (cs)
+        list_each(cx, &cs->all, link)
+            n += cx->kernel && !cx->cell;
+    return n;
+}
+
 static void contexts_bury(void *arg) { free(arg); }
 
 void contexts_drop(struct sandbox *sb, const struct err *why)

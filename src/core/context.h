@@ -71,4 +71,5 @@ void eval_hold(struct eval *v, bool hold); /* the reader is slow: the code is st
 void eval_cancel(struct eval *v);          /* the client left: interrupt it, or kill it if it does not end. No callback after this */
 
 /* ---- for core ---- */
+size_t contexts_resting(const struct sandbox *sb); /* kernels we are connected to that run no cell */
 void contexts_drop(struct sandbox *sb, const struct err *why); /* its box goes: nothing of it can be reached from here on */

@@ -254,7 +254,7 @@ static void stop_paused(void *arg, struct sandbox *sb, const struct err *e)
 /* What would be paused at its timeout is paused now; what is in standby has to leave memory. */
 static void stop_sandbox(struct core *c, struct sandbox *sb)
 {
-    struct pause_spec how = {.files_only = sb->life.files_only && sb->state == SB_RUNNING};
+    struct pause_spec how = {.files_only = sb->life.files_only && sb->state == SB_RUNNING, .why = WHY_SHUTDOWN};
     bool keeps = (sb->state == SB_RUNNING && sb->on_timeout == ON_TIMEOUT_PAUSE) || (sb->state == SB_PAUSED && sb->tier == TIER_VM);
     struct sandbox_ref *r = keeps ? sandbox_ref_new(sb) : NULL;
     c->stop_waiting++;

@@ -65,11 +65,15 @@ int auth_load(struct core *c, struct err *e);
 void auth_free(struct core *c);
 int templates_load(struct core *c, struct err *e);
 void templates_free(struct core *c);
+/* expiry.c */
+void sandbox_arm_expiry(struct sandbox *sb, int64_t in_ns); /* no later than its longest life */
+void sandbox_on_expiry(void *sb);
+void sandbox_time_up(struct sandbox *sb, enum on_timeout what, enum pause_why which, uint32_t seconds);
+void sandbox_lifetime_over(struct sandbox *sb);
 /* sandbox.c, for pause, box and recovery */
 int sandbox_advance(struct sandbox *sb, enum sb_event ev, struct err *e);
 void sandbox_announce(struct sandbox *sb);
 void sandbox_set_end(struct sandbox *sb, enum end_reason why, const char *message);
-void sandbox_arm_expiry(struct sandbox *sb, int64_t in_ns);
 void sandbox_use_template(struct sandbox *sb, int by);
 void sandbox_store_durable(struct sandbox *sb, void (*done)(void *arg, const struct err *e), void *arg); /* survives a power cut */
 struct box_spec sandbox_box_spec(const struct sandbox *sb);

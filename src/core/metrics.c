@@ -59,7 +59,7 @@ static void metrics_agent(void *arg, const struct err *e, struct rec r)
 int sandbox_metrics(struct sandbox *sb, void (*cb)(void *arg, const struct err *e, const struct sandbox_metrics *m), void *arg, struct err *e)
 {
     static const struct call_ops ops = {.done = metrics_agent};
-    struct agent *a = sandbox_agent(sb, e);
+    struct agent *a = sandbox_channel(sb, e);
     if (!a)
         return -1;
     struct metrics_wait *w = xcalloc(1, sizeof *w);

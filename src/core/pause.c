@@ -38,6 +38,7 @@ static void undone(struct transit *t)
     sb->life.paused = PAUSE_NONE;
     int64_t left = sb->expires_mono - clock_mono();
     sandbox_arm_expiry(sb, left > NS_PER_S ? left : NS_PER_S);
+    idle_begin(sb);
     log_warn("sandbox %s: not paused: %s", sb->id, t->err.msg);
     sandbox_store(sb, running_again, transit_hold(t));
 }
@@ -380,6 +381,7 @@ int sandbox_pause(struct sandbox *sb, const struct pause_spec *how, sandbox_cb *
     if (!deepen_it) {
         sb->life.paused = want.standby ? PAUSE_STANDBY : PAUSE_DISK; /* where it goes, for a successor of ours */
         sb->life.memory = !want.files_only;
+        sb->life.why = want.why;
         sandbox_store(sb, pausing_stored, sandbox_ref_new(sb));
     }
     if (sb->tier == TIER_CONTAINER)

@@ -13,6 +13,7 @@ struct pause_spec {
     bool files_only;    /* no memory: a resume boots */
     bool memory_wanted; /* refuse rather than keep files only */
     bool standby;       /* memory stays in memory */
+    enum pause_why why;
 };
 /* done (may be NULL) when it is paused and nothing of it uses CPU or (on disk) memory. -1 + e: refused at once. A pause that
  * fails leaves it running. */

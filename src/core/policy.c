@@ -33,11 +33,18 @@ static void tick(void *arg)
     struct core *c = arg;
     struct map_entry *en;
     size_t i = 0, standing = 0;
+    int64_t now = clock_wall();
     timer_arm(&c->policy, TICK_NS);
     if (c->stopping || c->spawn_lost)
         return;
-    while ((en = map_next(&c->sandboxes, &i)))
-        standing += ((struct sandbox *)en->value)->life.paused == PAUSE_STANDBY;
+    while ((en = map_next(&c->sandboxes, &i))) {
+        struct sandbox *sb = en->value;
+        standing += sb->life.paused == PAUSE_STANDBY;
+        if (sb->state == SB_PAUSED && now >= sandbox_lifetime_end(sb)) /* a running one has a timer for it */
+            sandbox_lifetime_over(sb);
+        else
+            idle_tick(sb);
+    }
     bool pressed = standing && host_free_mib() < FREE_MIB;
     for (i = 0; standing && (en = map_next(&c->sandboxes, &i));)
         if (standby_over(c, en->value, pressed))

@@ -70,6 +70,7 @@ static void awake(struct transit *t)
     sb->life.bytes = 0;
     sb->timeout_s = s;
     sandbox_arm_expiry(sb, (int64_t)s * NS_PER_S);
+    idle_begin(sb);
     free(sb->start_path);
     sb->start_path = xstrdup(path);
     sb->start_ms = (double)(clock_mono() - t->begun) / 1e6;

@@ -56,7 +56,7 @@ static void store_row(struct sandbox *sb, bool durable, store_done *done, void *
     struct sandbox_row r = {
         .id = sb->id, .name = sb->name, .box_id = *sb->box_id ? sb->box_id : NULL, .template_id = sb->template_id, .template_name = sb->template_name,
         .tier = tier_name(sb->tier), .state = state_name(sb->state), .cpu_millis = sb->cpu_millis, .memory_mib = sb->memory_mib,
-        .disk_mib = sb->disk_mib, .timeout_s = sb->timeout_s, .on_timeout = sb->on_timeout == ON_TIMEOUT_PAUSE ? "pause" : "kill",
+        .disk_mib = sb->disk_mib, .timeout_s = sb->timeout_s, .on_timeout = on_timeout_name(sb->on_timeout),
         .created_wall_ns = sb->created_ns, .started_wall_ns = sb->started_ns, .expires_wall_ns = sb->expires_ns, .ended_wall_ns = sb->ended_ns,
         .end_reason = end_name(sb->end_reason), .end_message = sb->end_message, .env_json = env, .metadata_json = meta,
         .network_json = options, .generation = (int64_t)sb->generation, .token = sb->token, .start_path = sb->start_path,
@@ -109,6 +109,7 @@ void sandbox_announce(struct sandbox *sb)
     if (sb->state == SB_PAUSED) {
         jw_kv_str(&w, "kind", pause_name(sb->life.paused));
         jw_kv_bool(&w, "memory", sb->life.memory);
+        jw_kv_str(&w, "reason", pause_why_name(sb->life.why));
     }
     if (sb->end_reason) {
         jw_kv_str(&w, "reason", end_name(sb->end_reason));
@@ -137,30 +138,6 @@ void sandbox_set_end(struct sandbox *sb, enum end_reason why, const char *messag
     sb->end_message = xstrdup(message);
 }
 
-/* ---- the clock ---- */
-static void on_expiry(void *arg)
-{
-    struct sandbox *sb = arg;
-    char m[64];
-    if (clock_mono() < sb->expires_mono) {
-        timer_arm(&sb->expiry, sb->expires_mono - clock_mono());
-        return;
-    }
-    struct pause_spec how = {.files_only = sb->life.files_only};
-    struct err e;
-    if (sb->on_timeout == ON_TIMEOUT_PAUSE && !sandbox_pause(sb, &how, NULL, NULL, &e))
-        return;
-    (void)snprintf(m, sizeof m, "its timeout of %u s has passed", sb->timeout_s);
-    (void)sandbox_kill(sb, END_TIMEOUT, m, NULL, NULL, NULL); /* only refused when it is ending anyway */
-}
-
-void sandbox_arm_expiry(struct sandbox *sb, int64_t in_ns)
-{
-    sb->expires_mono = clock_mono() + in_ns;
-    sb->expires_ns = clock_wall() + in_ns;
-    timer_arm(&sb->expiry, in_ns > 0 ? in_ns : 0);
-}
-
 /* ---- find and list ---- */
 struct sandbox *sandbox_find(struct core *c, const char *id_or_name, struct err *e)
 {
@@ -173,6 +150,12 @@ struct sandbox *sandbox_find(struct core *c, const char *id_or_name, struct err 
 }
 
 struct agent *sandbox_agent(struct sandbox *sb, struct err *e)
+{
+    idle_touch(sb);
+    return sandbox_channel(sb, e);
+}
+
+struct agent *sandbox_channel(struct sandbox *sb, struct err *e)
 {
     if (sb->state == SB_RUNNING && sb->box && sb->box->phase == BOX_LIVE && sb->box->agent)
         return sb->box->agent;
@@ -192,7 +175,7 @@ static struct sandbox *sandbox_new(struct core *c)
     sb->core = c;
     list_init(&sb->waiters);
     list_init(&sb->attachments);
-    timer_init(&sb->expiry, c->loop, on_expiry, sb);
+    timer_init(&sb->expiry, c->loop, sandbox_on_expiry, sb);
     return sb;
 }
 
@@ -465,6 +448,7 @@ static void ready(struct creation *cr, struct sandbox *sb)
     sb->started_ns = clock_wall();
     sb->start_ms = (double)(clock_mono() - cr->begun) / 1e6;
     sandbox_arm_expiry(sb, (int64_t)sb->timeout_s * NS_PER_S);
+    idle_begin(sb);
     sandbox_store(sb, running_stored, cr);
 }
 
@@ -609,7 +593,7 @@ int sandbox_create(struct core *c, const struct sandbox_spec *s, sandbox_cb *don
         sb->disk_mib = t->disk_min_mib;
     sb->timeout_s = s->timeout_s ? s->timeout_s : c->cfg.def_timeout_s;
     sb->on_timeout = s->on_timeout;
-    sb->life = (struct life){.auto_resume = s->auto_resume, .files_only = s->files_only};
+    sb->life = (struct life){.auto_resume = s->auto_resume, .files_only = s->files_only, .idle_s = s->idle_s, .on_idle = s->on_idle, .lifetime_s = s->lifetime_s};
     kv_copy(&sb->env, &s->env);
     kv_copy(&sb->metadata, &s->metadata);
     kv_copy(&sb->options, &s->options);
@@ -645,18 +629,6 @@ int sandbox_create(struct core *c, const struct sandbox_spec *s, sandbox_cb *don
     return 0;
 }
 
-int sandbox_set_timeout(struct sandbox *sb, uint32_t seconds, struct err *e)
-{
-    if (sb->state != SB_RUNNING)
-        return err_set(e, sb->state == SB_GONE ? E_NOT_FOUND : E_CONFLICT, "sandbox %s is %s", sb->id, state_name(sb->state));
-    if (seconds > sb->core->cfg.max_timeout_s)
-        return err_set(e, E_INVALID, "timeout_s: at most %u", sb->core->cfg.max_timeout_s);
-    sb->timeout_s = seconds;
-    sandbox_arm_expiry(sb, (int64_t)seconds * NS_PER_S);
-    sandbox_store(sb, NULL, NULL);
-    return 0;
-}
-
 int sandbox_rename(struct sandbox *sb, const char *name, struct err *e)
 {
     struct core *c = sb->core;
@@ -678,12 +650,6 @@ int sandbox_rename(struct sandbox *sb, const char *name, struct err *e)
 void sandbox_set_option(struct sandbox *sb, const char *key, const char *value)
 {
     kv_set(&sb->options, str_of(key), str_of(value));
-    sandbox_store(sb, NULL, NULL);
-}
-
-void sandbox_set_on_timeout(struct sandbox *sb, enum on_timeout what)
-{
-    sb->on_timeout = what;
     sandbox_store(sb, NULL, NULL);
 }
 
@@ -744,4 +710,5 @@ void sandbox_resumed(struct sandbox *sb)
     sandbox_use_template(sb, 1);
     sb->expires_mono = clock_mono() + left;
     timer_arm(&sb->expiry, left > 0 ? left : 0);
+    idle_begin(sb);
 }

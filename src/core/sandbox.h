@@ -4,6 +4,7 @@
 #pragma once
 #include "base/err.h"
 #include "base/list.h"
+#include "core/idle.h"
 #include "core/kv.h"
 #include "core/life.h"
 #include "core/state.h"
@@ -28,13 +29,15 @@ struct sandbox_spec {
     const char *name;     /* NULL: none */
     int tier;             /* 0: auto */
     uint32_t cpu_millis, memory_mib, disk_mib, timeout_s; /* 0: default */
-    enum on_timeout { ON_TIMEOUT_KILL = 0, ON_TIMEOUT_PAUSE } on_timeout;
+    enum on_timeout on_timeout;
     struct kv env, metadata; /* copied */
     struct kv options;       /* copied; see struct sandbox */
     const struct volume_mount *volumes; /* core/volume.h */
     size_t nvolumes;
     const struct network_spec *network; /* core/network.h; NULL: none */
-    bool auto_resume, files_only; /* see core/life.h */
+    bool auto_resume, files_only; /* these four: see core/life.h */
+    uint32_t idle_s, lifetime_s;
+    enum on_timeout on_idle;
 };
 
 struct sandbox {
@@ -64,6 +67,7 @@ struct sandbox {
     struct transit *transit;   /* pause or resume under way (core/pause.h) */
     struct prime *prime;       /* START and READY of a container, while creating */
     struct timer expiry;
+    struct idle idle;          /* core/idle.h */
     struct network *net;       /* core/network.h */
     struct timer net_later;
     bool net_changing;
@@ -78,12 +82,16 @@ struct sandbox *sandbox_find(struct core *c, const char *id_or_name, struct err 
 /* Ends it; done (may be NULL) when nothing of it is left. Idempotent while stopping. */
 int sandbox_kill(struct sandbox *sb, enum end_reason why, const char *message, sandbox_cb *done, void *arg, struct err *e);
 int sandbox_set_timeout(struct sandbox *sb, uint32_t seconds, struct err *e);
+int sandbox_keep_alive(struct sandbox *sb, uint32_t seconds /* 0: its timeout */, struct err *e); /* extends, never shortens */
+void sandbox_set_idle(struct sandbox *sb, uint32_t seconds /* 0: never */, enum on_timeout what);
+int64_t sandbox_lifetime_end(const struct sandbox *sb); /* wall; INT64_MAX: none */
 int sandbox_rename(struct sandbox *sb, const char *name /* NULL: none */, struct err *e);
 void sandbox_set_option(struct sandbox *sb, const char *key, const char *value); /* of the dialect's own kind */
 void sandbox_set_on_timeout(struct sandbox *sb, enum on_timeout what);
 int sandbox_set_metadata(struct sandbox *sb, const struct kv *m, struct err *e);
 /* The channel of a running sandbox; NULL + typed error (not running, gone, …) otherwise. */
 struct agent *sandbox_agent(struct sandbox *sb, struct err *e);
+struct agent *sandbox_channel(struct sandbox *sb, struct err *e); /* the same, for looking: does not count as work */
 
 struct sandbox_filter {
     unsigned states;          /* bit set over sb_state; 0: all but gone */

@@ -2,7 +2,7 @@
 #include <string.h>
 
 static const char *const names[SB_STATE_MAX] = {"creating", "running", "pausing", "paused", "stopping", "gone", "failed"};
-static const char *const ends[END_MAX] = {"", "killed", "timeout", "idle", "oom", "guest-exit", "host-fault", "quota", "shutdown"};
+static const char *const ends[END_MAX] = {"", "killed", "timeout", "idle", "oom", "guest-exit", "host-fault", "quota", "shutdown", "max-lifetime"};
 
 /* 0 = not allowed, else next state + 1 */
 #define TO(s) ((s) + 1)

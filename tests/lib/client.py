@@ -497,6 +497,9 @@ class Box:
     def timeout(self, seconds):
         return self.c.post(self.p + "/timeout", {"timeout_s": seconds})
 
+    def keepalive(self, **members):
+        return self.c.post(self.p + "/keepalive", members)
+
     def kill(self):
         return self.c.call("DELETE", self.p)
 

@@ -79,7 +79,7 @@ void put_listed(struct jw *w, const struct sandbox *sb, bool detail)
         if (net)
             jw_kv_raw(w, "network", str_of(net));
         jw_kv_obj(w, "lifecycle");
-        jw_kv_str(w, "onTimeout", sb->on_timeout == ON_TIMEOUT_PAUSE ? "pause" : "kill");
+        jw_kv_str(w, "onTimeout", on_timeout_name(sb->on_timeout));
         jw_kv_bool(w, "autoResume", sb->life.auto_resume);
         jw_end(w);
     }
@@ -288,9 +288,7 @@ struct json *e2b_parse_or_empty(const char *p, size_t n, struct err *e)
 
 int e2b_extend(struct sandbox *sb, uint32_t seconds, struct err *e)
 {
-    if (clock_mono() + (int64_t)seconds * NS_PER_S <= sb->expires_mono)
-        return 0; /* never shortens */
-    return sandbox_set_timeout(sb, seconds, e);
+    return sandbox_keep_alive(sb, seconds, e);
 }
 
 static void on_timeout(struct http_stream *s, void *a, const char *p, size_t n)

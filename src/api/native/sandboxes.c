@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define LIST_MAX 1000
+#define LIST_MAX   1000
+#define LIFE_MAX_S 31536000 /* a year */
 
 /* ---- rendering ---- */
 void put_time(struct jw *w, const char *key, int64_t wall_ns)
@@ -48,7 +49,10 @@ void put_sandbox(struct jw *w, const struct sandbox *sb)
     jw_kv_u64(w, "memory_mib", sb->memory_mib);
     jw_kv_u64(w, "disk_mib", sb->disk_mib);
     jw_kv_u64(w, "timeout_s", sb->timeout_s);
-    jw_kv_str(w, "on_timeout", sb->on_timeout == ON_TIMEOUT_PAUSE ? "pause" : "kill");
+    jw_kv_str(w, "on_timeout", on_timeout_name(sb->on_timeout));
+    jw_kv_u64(w, "idle_timeout_s", sb->life.idle_s);
+    jw_kv_str(w, "on_idle", on_timeout_name(sb->life.on_idle));
+    jw_kv_u64(w, "max_lifetime_s", sb->life.lifetime_s);
     jw_kv_bool(w, "auto_resume", sb->life.auto_resume);
     if (sb->state == SB_PAUSED) {
         jw_kv_obj(w, "paused");
@@ -56,13 +60,14 @@ void put_sandbox(struct jw *w, const struct sandbox *sb)
         jw_kv_bool(w, "memory", sb->life.memory);
         put_time(w, "at", sb->life.paused_ns);
         jw_kv_u64(w, "bytes", sb->life.bytes);
+        jw_kv_str(w, "reason", pause_why_name(sb->life.why));
         jw_end(w);
     } else {
         jw_kv_null(w, "paused");
     }
     put_time(w, "created_at", sb->created_ns);
     put_time(w, "started_at", sb->started_ns);
-    put_time(w, "expires_at", sb->state == SB_PAUSED ? 0 : sb->expires_ns);
+    put_time(w, "expires_at", sb->state != SB_PAUSED ? sb->expires_ns : sb->life.lifetime_s ? sandbox_lifetime_end(sb) : 0);
     put_map(w, "metadata", &sb->metadata);
     jw_key(w, "network");
     network_put(w, sb);
@@ -107,6 +112,28 @@ static int read_timeout(struct api *a, struct json *j, bool required, uint32_t *
     if (required && json_need(j, e, "timeout_s", NULL))
         return -1;
     if (json_i64(j, "timeout_s", 1, max ? max : 86400, 0, &v, e))
+        return -1;
+    *ret = (uint32_t)v;
+    return 0;
+}
+
+/* kill or pause; absent: left as it is */
+static int read_then(struct json *j, const char *key, enum on_timeout *ret, struct err *e)
+{
+    struct str v = {0};
+    if (json_str(j, key, &v, false, e))
+        return -1;
+    int what = v.p ? on_timeout_parse(v.p) : (int)*ret;
+    if (what < 0)
+        return err_set(e, E_INVALID, "%s: must be kill or pause", key);
+    *ret = (enum on_timeout)what;
+    return 0;
+}
+
+static int read_seconds(struct json *j, const char *key, uint32_t *ret, struct err *e)
+{
+    int64_t v;
+    if (json_i64(j, key, 0, LIFE_MAX_S, *ret, &v, e))
         return -1;
     *ret = (uint32_t)v;
     return 0;
@@ -158,17 +185,13 @@ static int read_spec(struct api *a, struct json *j, struct sandbox_spec *sp, str
 {
     double cpu;
     int64_t mem, disk;
-    struct str ot = {0};
     if (body_text(j, "template", 63, &sp->template, false, e) || body_name(j, "name", &sp->name, false, e) ||
         read_isolation(j, &sp->tier, e) || json_f64(j, "cpu", 0.1, 64, 0, &cpu, e) || json_i64(j, "memory_mib", 128, 65536, 0, &mem, e) ||
         json_i64(j, "disk_mib", 1, 1048576, 0, &disk, e) || read_timeout(a, j, false, &sp->timeout_s, e) ||
-        json_str(j, "on_timeout", &ot, false, e) || json_bool(j, "auto_resume", false, &sp->auto_resume, e) || read_network(a, j, net, e) || body_env(j, "env", &sp->env, e) ||
+        read_then(j, "on_timeout", &sp->on_timeout, e) || read_seconds(j, "idle_timeout_s", &sp->idle_s, e) || read_then(j, "on_idle", &sp->on_idle, e) ||
+        read_seconds(j, "max_lifetime_s", &sp->lifetime_s, e) || json_bool(j, "auto_resume", false, &sp->auto_resume, e) || read_network(a, j, net, e) || body_env(j, "env", &sp->env, e) ||
         body_meta(j, "metadata", &sp->metadata, e))
         return -1;
-    if (ot.p && str_eqz(ot, "pause"))
-        sp->on_timeout = ON_TIMEOUT_PAUSE;
-    else if (ot.p && !str_eqz(ot, "kill"))
-        return err_set(e, E_INVALID, "on_timeout: must be kill or pause");
     if (sp->template && !name_ok(str_of(sp->template)))
         return err_set(e, E_INVALID, "template: must be a name or id, ^[a-z0-9][a-z0-9-]{0,62}$");
     sp->cpu_millis = (uint32_t)(cpu * 1000 + 0.5);
@@ -296,11 +319,18 @@ static void on_patch_body(struct http_stream *s, void *arg, const char *p, size_
     struct sandbox *sb = api_sandbox(a, s);
     if (!sb)
         return;
+    uint32_t idle = sb->life.idle_s;
+    enum on_timeout on_timeout = sb->on_timeout, on_idle = sb->life.on_idle;
     auto_json j = body_parse(p, n, "SandboxPatch", &e);
     /* Everything is checked before anything changes; the name, the only part that can still be refused, goes first. */
-    int bad = !j || body_name(j, "name", &name, false, &e) || body_meta(j, "metadata", &meta, &e) || read_timeout(a, j, false, &timeout, &e);
+    int bad = !j || body_name(j, "name", &name, false, &e) || body_meta(j, "metadata", &meta, &e) || read_timeout(a, j, false, &timeout, &e) ||
+              read_then(j, "on_timeout", &on_timeout, &e) || read_seconds(j, "idle_timeout_s", &idle, &e) || read_then(j, "on_idle", &on_idle, &e);
     bad = bad || (json_has(j, "name") && sandbox_rename(sb, name, &e)) || (json_get(j, "metadata") && sandbox_set_metadata(sb, &meta, &e)) ||
           (timeout && sandbox_set_timeout(sb, timeout, &e));
+    if (!bad && on_timeout != sb->on_timeout)
+        sandbox_set_on_timeout(sb, on_timeout);
+    if (!bad && (idle != sb->life.idle_s || on_idle != sb->life.on_idle))
+        sandbox_set_idle(sb, idle, on_idle);
     kv_free(&meta);
     if (bad)
         problem_about(s, &e, ABOUT_SANDBOX);
@@ -324,6 +354,22 @@ static void on_timeout_body(struct http_stream *s, void *arg, const char *p, siz
         reply_sandbox(s, 200, sb);
 }
 void sandboxes_timeout(struct http_stream *s, void *a) { api_body(a, s, on_timeout_body); }
+
+static void on_keepalive_body(struct http_stream *s, void *arg, const char *p, size_t n)
+{
+    struct api *a = arg;
+    struct err e;
+    uint32_t timeout;
+    struct sandbox *sb = api_sandbox(a, s);
+    if (!sb)
+        return;
+    auto_json j = body_parse(p, n, "KeepAlive", &e);
+    if (!j || read_timeout(a, j, false, &timeout, &e) || sandbox_keep_alive(sb, timeout, &e))
+        problem_about(s, &e, ABOUT_SANDBOX);
+    else
+        reply_sandbox(s, 200, sb);
+}
+void sandboxes_keepalive(struct http_stream *s, void *a) { api_body(a, s, on_keepalive_body); }
 
 /* ---- end ---- */
 static void on_killed(void *arg, struct sandbox *sb, const struct err *e)

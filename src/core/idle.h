@@ -1,0 +1,26 @@
+/* Is a sandbox at work? For those that asked for it (life.idle_s), looked at
+ * from time to time. Work is
+ *
+ *   - a call that needs the sandbox, and a stream that a client holds open;
+ *   - processor time: more than a twentieth of one core since the last look;
+ *   - bytes through the network gate.
+ *
+ * A process that only sleeps is no work; looking from outside (state, metrics,
+ * events) neither. Main loop only. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+struct core;
+struct sandbox;
+
+struct idle {
+    int64_t since;            /* mono: the last sign of work */
+    int64_t looked;           /* mono: when the figures below were taken; 0: not yet */
+    uint64_t cpu_ns, traffic;
+    bool looking;
+};
+
+void idle_begin(struct sandbox *sb); /* it runs (again), or the rule changed: counts from now */
+void idle_touch(struct sandbox *sb); /* a sign of work */
+void idle_tick(struct sandbox *sb);  /* of core/policy.c: look if it is time; what is due happens after the look */
