@@ -236,7 +236,7 @@ TEST(sandboxes, pause_and_resume)
     fx_until(x, "\r\n\r\n");
     HAS(x, "HTTP/1.1 200");
     HAS(x, "\"state\":\"paused\"");
-    HAS(x, "\"paused\":{\"kind\":\"disk\",\"memory\":true,\"at\":null,\"bytes\":77}");
+    HAS(x, "\"paused\":{\"kind\":\"disk\",\"memory\":true,\"at\":null,\"bytes\":77,\"reason\":\"call\"}");
     F.kill.cb = NULL;
     fx_ask(x, "POST", "/v1/sandboxes/" ID "/pause", NULL); /* again: as asked already */
     HAS(x, "HTTP/1.1 200");
