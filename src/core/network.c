@@ -223,7 +223,12 @@ static int need_ca(struct sandbox *sb, struct network *n, struct err *e)
 {
     struct buf cert = {0}, key = {0}, sealed = {0};
     char name[64];
-    if (!policy_intercepts(n->policy) || n->ca_cert)
+    bool looks = policy_intercepts(n->policy);
+    for (size_t i = 0; i < n->npresets && !looks; i++) {
+        const struct preset *p = preset_get(sb->core, n->preset[i]);
+        looks = p && preset_looks(p);
+    }
+    if (!looks || n->ca_cert)
         return 0;
     (void)snprintf(name, sizeof name, "hutch gate of %s", sb->id);
     if (x509_ca_make(name, CA_DAYS, &cert, &key, e)) {

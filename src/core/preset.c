@@ -103,6 +103,7 @@ static int add_url(struct preset *p, const char *url)
             return -1;
     }
     r.port = (unsigned)port;
+    r.tls = tls;
     for (size_t i = 0; i < p->nrules; i++)
         if (p->rule[i].port == r.port && !strcmp(p->rule[i].host, r.host))
             return 0;
@@ -130,7 +131,16 @@ int preset_line(struct preset *p, char *line)
     return 0;
 }
 
-static void put_rule(struct jw *w, const char *name, const struct preset_rule *r)
+static void put_words(struct jw *w, const char *key, const char *a, const char *b)
+{
+    jw_kv_arr(w, key);
+    jw_strz(w, a);
+    if (b)
+        jw_strz(w, b);
+    jw_end(w);
+}
+
+static void put_rule(struct jw *w, const char *name, const struct preset_rule *r, bool clone)
 {
     char id[48];
     (void)snprintf(id, sizeof id, "preset-%s", name);
@@ -139,14 +149,31 @@ static void put_rule(struct jw *w, const char *name, const struct preset_rule *r
     jw_kv_arr(w, "ports");
     jw_u64(w, r->port);
     jw_end(w);
+    if (clone) {
+        put_words(w, "methods", "POST", NULL);
+        put_words(w, "paths", "*/git-upload-pack", NULL);
+    } else if (!r->address || !r->tls) /* TLS to a number has no name to open it under */
+        put_words(w, "methods", "GET", "HEAD");
     jw_kv_str(w, "id", id);
     jw_end(w);
 }
 
-void preset_put_rules(struct jw *w, const struct preset *p)
+bool preset_looks(const struct preset *p)
 {
     for (size_t i = 0; i < p->nrules; i++)
-        put_rule(w, p->name, &p->rule[i]);
+        if (p->rule[i].tls && !p->rule[i].address)
+            return true;
+    return false;
+}
+
+void preset_put_rules(struct jw *w, const struct preset *p)
+{
+    bool git = !strcmp(p->name, "git");
+    for (size_t i = 0; i < p->nrules; i++) {
+        put_rule(w, p->name, &p->rule[i], false);
+        if (git && (!p->rule[i].address || !p->rule[i].tls))
+            put_rule(w, p->name, &p->rule[i], true);
+    }
     auto_free char *text = p->text ? xstrdup(p->text) : NULL;
     char *rest = text;
     for (char *one; rest && (one = strsep(&rest, ", "));)

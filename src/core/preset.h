@@ -2,7 +2,11 @@
  * apt, pip, npm or git goes. Asked of the host when first used
  * (share/tools/presets.sh, run by the spawner) and again after ten minutes; an
  * operator's HUTCH_PRESET_<NAME> (rules, comma-separated) says it outright and
- * may define names of its own. Main loop only. */
+ * may define names of its own. What is asked of the host is for fetching only:
+ * GET and HEAD, and for git the POST that a clone makes; over TLS the gate
+ * therefore looks inside, and verifies the server with the host's own trust
+ * store, so that a private authority of the host needs no place in a sandbox.
+ * Main loop only. */
 #pragma once
 #include "base/err.h"
 #include "core/kv.h"
@@ -14,7 +18,7 @@ struct core;
 struct sp_exit;
 #define PRESETS_MAX 16
 
-struct preset_rule { char host[256]; unsigned port; bool address; };
+struct preset_rule { char host[256]; unsigned port; bool address, tls; };
 struct preset {
     char name[32];
     struct preset_rule *rule; /* from the host's tools */
@@ -29,6 +33,7 @@ bool preset_known(struct core *c, struct str name);
 void presets_load(struct core *c, const char *const *names, size_t n, void (*done)(void *arg, const struct err *e), void *arg);
 const struct preset *preset_get(struct core *c, const char *name); /* loaded, or NULL */
 void preset_put_rules(struct jw *w, const struct preset *p);       /* elements of an "allow" array */
+bool preset_looks(const struct preset *p);                         /* its rules need the sandbox to trust the gate */
 bool preset_tool_exit(struct core *c, const struct sp_exit *ex);   /* false: not ours */
 void presets_free(struct core *c);
 /* One line of the script's output; exposed for its test. */

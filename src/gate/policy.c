@@ -41,6 +41,8 @@ static bool path_plain(struct str p)
 static bool path_match(const char *rule, struct str path)
 {
     size_t n = strlen(rule);
+    if (*rule == '*')
+        return path.n >= n - 1 && !memcmp(path.p + path.n - (n - 1), rule + 1, n - 1);
     bool loose = n && rule[n - 1] == '*';
     n -= loose;
     if (path.n < n || memcmp(path.p, rule, n))

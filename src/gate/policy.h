@@ -12,8 +12,9 @@
  *         web (default of an allowed domain): HTTP or TLS as seen on the wire, the name in it is checked; http, tls: one of
  *         them; tcp: not looked into, so an address shared by two names is shared; udp; any (default of a CIDR and in deny)
  *     "methods": ["GET"], "paths": ["/v1/"]   HTTP only, allow only; over TLS this needs interception (policy_intercepts).
- *         "/v1" matches /v1 and what is below it, "/v1/" what is below it, "/v1*" any path that begins so. A request whose
- *         path could be read in two ways (dot segments, "//", encoded slashes or dots) matches no rule with paths.
+ *         "/v1" matches /v1 and what is below it, "/v1/" what is below it, "/v1*" any path that begins so; a star and then
+ *         "/info" any that ends so. A request whose path could be read in two ways (dot segments, "//", encoded slashes or dots)
+ *         matches no rule with paths.
  *     "final": true                 deny only: not overruled by any allow
  *     "id": "word"                  shown in the log instead of the rule's own text
  * "*.example.org" means one label or more before it, not example.org itself.

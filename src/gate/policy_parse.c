@@ -106,7 +106,7 @@ static bool path_ok(struct str s)
     for (size_t i = 0; i < s.n; i++)
         if ((unsigned char)s.p[i] <= ' ' || (unsigned char)s.p[i] >= 127 || s.p[i] == '?' || s.p[i] == '#')
             return false;
-    return s.n && s.p[0] == '/' && s.n <= 1024;
+    return s.n && s.n <= 1024 && (s.p[0] == '/' || (s.n > 2 && s.p[0] == '*' && s.p[1] == '/' && s.p[s.n - 1] != '*'));
 }
 
 static int words(struct json *obj, const char *key, char **out, uint8_t *n, bool (*ok)(struct str), const char *why, struct err *e)
@@ -134,7 +134,7 @@ static int scope_parse(struct json *obj, struct scope *s, bool l7, struct err *e
         return 0;
     if (words(obj, "methods", s->method, &s->nmethods, method_ok, "not a method in capitals", e))
         return -1;
-    return words(obj, "paths", s->path, &s->npaths, path_ok, "not a path that begins with /", e);
+    return words(obj, "paths", s->path, &s->npaths, path_ok, "not a path that begins with / or */", e);
 }
 
 static bool rule_target(struct rule *r, struct str s)

@@ -69,6 +69,7 @@ class Outside:
             self.asked.clear()
             self.hits.clear()
             self.answer = None  # fn(name, type) -> list of (type, ttl, data) or None
+            self.site = None    # fn(method, path, headers, body) -> (type, bytes) or None: what the web servers answer instead
             self.zone = {"allowed.test": [self.ip()], "www.allowed.test": [self.ip()], "api.allowed.test": [self.ip()], "other.test": [self.ip(OTHER)],
                          "shared.test": [self.ip()], "private.test": ["10.0.0.1"], "metadata.test": ["169.254.169.254"], "loop.test": ["127.0.0.1"],
                          "mixed.test": ["10.0.0.1", self.ip()], "cname.test": ("CNAME", "private.test"), "alias.test": ("CNAME", "allowed.test")}
@@ -279,11 +280,15 @@ class Outside:
                     c.sendall(b"2\r\n.\n\r\n")
                     time.sleep(0.1)
                 return
-            out = path[6:].encode() if path.startswith("/echo?") else json.dumps(
+            kind = "application/json"
+            page = self.site(method, path, headers, body) if self.site else None
+            out = page[1] if page else path[6:].encode() if path.startswith("/echo?") else json.dumps(
                 {"server": me[0], "port": me[1], "method": method, "path": path, "headers": headers, "body": body.decode("latin-1")}).encode()
+            if page:
+                kind = page[0]
             if method == "HEAD":
                 out = b""
-            c.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(out) + out)
+            c.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n" % (kind.encode(), len(out)) + out)
 
 
 _the = None

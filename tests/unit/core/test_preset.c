@@ -35,7 +35,7 @@ TEST(preset, addresses_become_rules)
     jw_arr(&w);
     preset_put_rules(&w, &p);
     jw_end(&w);
-    CHECK(strstr(b.p, "{\"domain\":\"index.example.org\",\"ports\":[443],\"id\":\"preset-pip\"}"));
+    CHECK(strstr(b.p, "{\"domain\":\"index.example.org\",\"ports\":[443],\"methods\":[\"GET\",\"HEAD\"],\"id\":\"preset-pip\"}"));
     CHECK(strstr(b.p, "{\"cidr\":\"192.0.2.7\",\"ports\":[443],\"id\":\"preset-pip\"}"));
     buf_free(&b);
     clear(&p);

@@ -179,12 +179,13 @@ TEST(policy, uninspected_tcp_by_name)
 
 TEST(policy, requests_by_method_and_path)
 {
-    const char *j = "{\"allow\":[{\"domain\":\"api.example\",\"methods\":[\"GET\",\"HEAD\"],\"paths\":[\"/v1\",\"/pub/\",\"/x*\"]}]}";
+    const char *j = "{\"allow\":[{\"domain\":\"api.example\",\"methods\":[\"GET\",\"HEAD\"],\"paths\":[\"/v1\",\"/pub/\",\"/x*\",\"*/get-pack\"]}]}";
     struct policy_verdict v = ask(j, (struct q){.name = "api.example", .addr = PUB, .port = 443, .proto = PROTO_TLS});
     CHECK(v.answer == ANSWER_ALLOW && v.intercept && v.by_name);
     static const struct { const char *method, *path; int yes; } t[] = {
         {"GET", "/v1", 1}, {"GET", "/v1/a", 1}, {"GET", "/v1a", 0}, {"GET", "/v", 0}, {"GET", "/pub/", 1}, {"GET", "/pub", 0}, {"GET", "/pub/a/b", 1},
-        {"GET", "/xyz", 1}, {"GET", "/x", 1}, {"POST", "/v1", 0}, {"HEAD", "/v1", 1}, {"get", "/v1", 0},
+        {"GET", "/xyz", 1}, {"GET", "/get-pack", 1}, {"GET", "/a/b/get-pack", 1}, {"GET", "/a/forget-pack", 0}, {"GET", "/get-pack/a", 0}, {"GET", "/a/../get-pack", 0},
+         {"GET", "/x", 1}, {"POST", "/v1", 0}, {"HEAD", "/v1", 1}, {"get", "/v1", 0},
         {"GET", "/v1/../admin", 0}, {"GET", "/v1/..", 0}, {"GET", "/v1/./a", 0}, {"GET", "/v1/%2e%2e/admin", 0}, {"GET", "/v1/%2E./admin", 0},
         {"GET", "/v1%2f..%2fadmin", 0}, {"GET", "/v1//admin", 0}, {"GET", "//v1/a", 0}, {"GET", "/v1/a\\..\\b", 0}, {"GET", "/v1/%5c..", 0},
         {"GET", "/v1/%252e%252e/", 0}, {"GET", "/v1/..;/admin", 0}, {"GET", "/v1/.hidden", 1}, {"GET", "/v1/a..b", 1}, {"GET", "*", 0}, {"GET", "/v1/%20", 1},
@@ -247,6 +248,8 @@ TEST(policy, refuses_what_it_does_not_understand)
     refused("{\"allow\":[{\"domain\":\"a.b\",\"protocol\":\"icmp\"}]}", 0, "protocol");
     refused("{\"allow\":[{\"domain\":\"a.b\",\"protocol\":\"udp\",\"paths\":[\"/\"]}]}", 0, "methods and paths");
     refused("{\"allow\":[{\"domain\":\"a.b\",\"paths\":[\"v1\"]}]}", 0, "paths[0]");
+    refused("{\"allow\":[{\"domain\":\"a.b\",\"paths\":[\"*v1\"]}]}", 0, "paths[0]");
+    refused("{\"allow\":[{\"domain\":\"a.b\",\"paths\":[\"*/v1*\"]}]}", 0, "paths[0]");
     refused("{\"allow\":[{\"domain\":\"a.b\",\"methods\":[\"get\"]}]}", 0, "methods[0]");
     refused("{\"allow\":[{\"domain\":\"a.b\",\"final\":true}]}", 0, "final");
     refused("{\"deny\":[{\"domain\":\"a.b\",\"paths\":[\"/\"]}]}", 0, "methods and paths");

@@ -1,0 +1,115 @@
+"""Package tools through presets: this host's own registries where it reaches them, and stand-ins that the host is set to."""
+import atexit
+import os
+import shutil
+import tempfile
+
+from hutchtest import *
+from outside import ENV, logged, outside
+from registries import Ceiling, Site, servers
+
+TIERS = tiers("vm", "container")
+LONG = 280
+
+
+def real(fn):
+    return shared_daemon("registries", HUTCH_NETWORK_CEILING=Ceiling(), HUTCH_POOL_VM=1, HUTCH_POOL_PRESTARTED=0, HUTCH_POOL_CONTAINER=1)(timeout(LONG + 20)(fn))
+
+
+def run(box, script, **members):
+    r = box.exec(["sh", "-c", script], deadline=LONG, timeout_ms=(LONG - 10) * 1000, **members)
+    equal(r.exit, {"kind": "exit", "code": 0}, f"{script}: {r.text[-1500:]} {r.stderr[-1500:]!r}")
+    return r.text
+
+
+def need(name):
+    if not servers(name):
+        skip(f"this host reaches no server of its own {name}; the stand-in is tested")
+
+
+@TIERS
+@real
+def pip_from_the_hosts_index(t):
+    need("pip")
+    box = t.box(network={"presets": ["pip"]})
+    contains(run(box, "pip install --no-input --target /tmp/p six && PYTHONPATH=/tmp/p python3 -c 'import six; print(\"got\", six.__version__)'"), "got ")
+    logged(t, box, kind="http", rule="allow preset-pip", method="GET")
+    # an index is for fetching: what is sent there is refused
+    text = run(box, 'curl -s -o /dev/null -w "%{http_code}" -X POST --data secret "${PIP_INDEX_URL%/}/"')
+    equal(text, "403")
+
+
+@tiers("container")
+@real
+def npm_from_the_hosts_registry(t):
+    need("npm")
+    box = t.box(network={"presets": ["npm"]})
+    if t.tier == "container":  # see above
+        contains(run(box, "mkdir /tmp/n && cd /tmp/n && npm install --no-fund ms && node -e 'console.log(\"got\", require(\"ms\")(\"2 days\"))'"), "got 172800000")
+    logged(t, box, kind="http", rule="allow preset-npm", method="GET")
+
+
+@tiers("container")
+@real
+def apt_from_the_hosts_mirror(t):
+    need("apt")
+    box = t.box(network={"presets": ["apt"]})
+    run(box, "apt-get update && apt-get install -y --no-install-recommends hello", user="root")
+    contains(run(box, "hello"), "Hello, world!")
+    logged(t, box, kind="http", rule="allow preset-apt", method="GET")
+    equal(run(box, "python3 -c 'import socket; socket.getaddrinfo(\"elsewhere.test\", 80)' 2>/dev/null || echo closed").strip(), "closed")
+
+
+# ---- a host whose tools are set to servers of the test ---------------------------------------------------------------
+
+BASE = "https://api.allowed.test"
+
+
+def _folder():
+    path = tempfile.mkdtemp(prefix="hutch-site-")
+    atexit.register(shutil.rmtree, path, True)
+    os.chmod(path, 0o755)
+    with open(os.path.join(path, "gitconfig"), "w") as f:
+        f.write(f'[url "{BASE}/git/"]\n\tinsteadOf = https://code.test/\n')
+    return path
+
+
+FOLDER = _folder()
+_site = []
+
+
+def standins(fn):
+    def body(t):
+        t.outside = outside()
+        t.outside.reset()
+        if not _site:
+            _site.append(Site(BASE, FOLDER))
+        t.outside.site = _site[0]
+        fn(t)
+    body.__name__ = fn.__name__
+    body.__code__ = body.__code__.replace(co_firstlineno=fn.__code__.co_firstlineno, co_filename=fn.__code__.co_filename)
+    return shared_daemon("standins", **{**ENV, "PIP_INDEX_URL": BASE + "/simple", "npm_config_registry": BASE + "/npm/", "GIT_CONFIG_GLOBAL": os.path.join(FOLDER, "gitconfig")})(
+        timeout(LONG + 20)(body))
+
+
+@slow  # node and apt's lists take a minute each without hardware virtualization
+@tiers("vm")
+@real
+def npm_and_apt_in_a_vm(t):
+    npm_from_the_hosts_registry(t)
+    apt_from_the_hosts_mirror(t)
+
+
+@TIERS
+@standins
+def tools_follow_the_hosts_settings(t):
+    box = t.box(network={"presets": ["pip", "npm", "git"]})
+    equal(run(box, "echo $npm_config_registry").strip(), BASE + "/npm/")
+    contains(run(box, "pip install --no-input --target /tmp/p standin && PYTHONPATH=/tmp/p python3 -c 'import standin; print(\"got\", standin.answer)'"), "got 42")
+    contains(run(box, "mkdir /tmp/n && cd /tmp/n && npm install --no-fund standin && node -e 'console.log(\"got\", require(\"standin\"))'"), "got 42")
+    equal(run(box, "git clone -q https://code.test/thing.git /tmp/g && cat /tmp/g/hello"), "from the repository\n")
+    logged(t, box, kind="http", rule="allow preset-git", method="POST", path="/git/thing.git/git-upload-pack")
+    r = box.exec(["sh", "-c", "cd /tmp/g && git -c user.name=u -c user.email=u@u.test commit -q --allow-empty -m more && git push -q 2>&1"], deadline=60)
+    contains(r.text, "403", "a preset is for fetching")
+    logged(t, box, kind="deny", method="POST", path="/git/thing.git/git-receive-pack")
+    true(not any(b"POST" in h["data"] and b"receive-pack" in h["data"] for h in t.outside.hits), "nothing was pushed")
