@@ -278,5 +278,6 @@ int main(int argc, char **argv)
     jobs_free(d.jobs);
     sig_stop(&d.term), sig_stop(&d.intr);
     loop_free(d.loop);
+    config_fini(&d.cfg);
     return d.status;
 }

@@ -230,29 +230,28 @@ static void start_failed(struct box *b, const struct err *e)
         box_free(b);
 }
 
-/* Waits that no object of ours can cancel carry the id: the box may be gone when they end. */
-struct box_ref { struct core *core; char id[22]; bool keep_files; };
-
-static struct box_ref *ref_new(const struct box *b)
+/* Waits that no object of ours can cancel: the box may be gone when they end. */
+static struct ref *box_ref(const struct box *b)
 {
-    struct box_ref *r = xcalloc(1, sizeof *r);
-    r->core = b->core;
+    struct ref *r = ref_new(b->core, b->id);
     r->keep_files = b->keep_files;
-    memcpy(r->id, b->id, sizeof r->id);
     return r;
 }
 
-static struct box *ref_take(void *arg)
+static struct box *box_of(const struct ref *r)
 {
-    struct box_ref *r = arg;
     struct box *b = map_get(&r->core->boxes, r->id);
-    free(r);
     return b && !b->removing ? b : NULL;
+}
+static struct box *box_take(void *ref)
+{
+    struct ref r = ref_take(ref);
+    return box_of(&r);
 }
 
 static void container_started(void *arg, const struct sp_rep *rep, int *fds, int nfds)
 {
-    struct box *b = ref_take(arg);
+    struct box *b = box_take(arg);
     if (!b)
         return;
     struct err e;
@@ -280,9 +279,9 @@ static void container_start(struct box *b)
     q.u.box.limit = box_limit(&b->spec);
     q.u.box.disk_mib = b->spec.disk_mib;
     (void)snprintf(q.u.box.hostname, sizeof q.u.box.hostname, "hutch");
-    struct box_ref *r = ref_new(b);
+    struct ref *r = box_ref(b);
     if (spawn_call(b->core->spawn, &q, NULL, 0, container_started, r, &e)) {
-        free(r);
+        (void)ref_take(r);
         start_failed(b, &e);
     }
 }
@@ -304,11 +303,10 @@ static void end_late(struct core *c, struct vm *vm, bool keep_files)
 
 static void vm_started(void *arg, struct vm *vm, const struct err *e)
 {
-    struct core *c = ((struct box_ref *)arg)->core;
-    bool keep = ((struct box_ref *)arg)->keep_files;
-    struct box *b = ref_take(arg);
+    struct ref r = ref_take(arg);
+    struct box *b = box_of(&r);
     if (!b) {
-        end_late(c, vm, keep);
+        end_late(r.core, vm, r.keep_files);
         return;
     }
     if (e) {
@@ -324,7 +322,7 @@ static void vm_started(void *arg, struct vm *vm, const struct err *e)
 
 static void variant_ready(void *arg, struct vm_variant *v, const struct err *e)
 {
-    struct box *b = ref_take(arg);
+    struct box *b = box_take(arg);
     if (e || !b) {
         if (b)
             start_failed(b, e);
@@ -332,13 +330,13 @@ static void variant_ready(void *arg, struct vm_variant *v, const struct err *e)
         return;
     }
     struct vm_limits lim = {.limit = box_limit(&b->spec), .low_priority = b->low_priority};
-    vm_start(b->core->vmh, v, b->id, &lim, vm_started, ref_new(b));
+    vm_start(b->core->vmh, v, b->id, &lim, vm_started, box_ref(b));
     vm_variant_unref(v);
 }
 
 static void resume_later(void *arg)
 {
-    struct box *b = ref_take(arg);
+    struct box *b = box_take(arg);
     if (!b)
         return;
     if (b->spec.tier == TIER_CONTAINER) {
@@ -347,9 +345,9 @@ static void resume_later(void *arg)
     }
     struct vm_limits lim = {.limit = box_limit(&b->spec)};
     if (b->booting)
-        vm_boot(b->core->vmh, b->id, &lim, vm_started, ref_new(b));
+        vm_boot(b->core->vmh, b->id, &lim, vm_started, box_ref(b));
     else
-        vm_resume(b->core->vmh, b->id, &lim, vm_started, ref_new(b));
+        vm_resume(b->core->vmh, b->id, &lim, vm_started, box_ref(b));
 }
 
 struct box *box_resume(struct core *c, const char *id, const struct box_spec *spec, bool boot, box_cb *cb, void *arg)
@@ -361,13 +359,13 @@ struct box *box_resume(struct core *c, const char *id, const struct box_spec *sp
     b->booting = boot;
     b->cb = cb, b->cb_arg = arg;
     map_set(&c->boxes, b->id, b);
-    loop_defer(c->loop, resume_later, ref_new(b));
+    loop_defer(c->loop, resume_later, box_ref(b));
     return b;
 }
 
 static void start_later(void *arg)
 {
-    struct box *b = ref_take(arg);
+    struct box *b = box_take(arg);
     if (!b)
         return;
     if (b->spec.tier == TIER_CONTAINER) {
@@ -376,7 +374,7 @@ static void start_later(void *arg)
     }
     struct vm_spec vs = {.ram_mib = b->spec.memory_mib, .vcpus = vcpus(&b->spec), .disk_mib = b->spec.disk_mib};
     memcpy(vs.template_id, b->spec.template_id, sizeof b->spec.template_id);
-    variant_get(b->core, &vs, NULL, NULL, variant_ready, ref_new(b));
+    variant_get(b->core, &vs, NULL, NULL, variant_ready, box_ref(b));
 }
 
 struct box *box_start(struct core *c, const struct box_spec *spec, bool low_priority, box_cb *cb, void *arg)
@@ -386,7 +384,7 @@ struct box *box_start(struct core *c, const struct box_spec *spec, bool low_prio
     b->low_priority = low_priority;
     b->cb = cb, b->cb_arg = arg;
     map_set(&c->boxes, b->id, b);
-    loop_defer(c->loop, start_later, ref_new(b));
+    loop_defer(c->loop, start_later, box_ref(b));
     return b;
 }
 
@@ -536,7 +534,7 @@ void box_rest(struct box *b, box_cb *cb, void *arg)
 static void box_froze(void *arg, const struct sp_rep *rep, int *fds, int nfds)
 {
     (void)fds, (void)nfds;
-    struct box *b = ref_take(arg);
+    struct box *b = box_take(arg);
     if (b)
         finish(b, rep->rc ? &rep->err : NULL);
 }
@@ -545,11 +543,11 @@ void box_freeze(struct box *b, bool on, box_cb *cb, void *arg)
 {
     struct sp_req q = {.op = on ? SP_FREEZE : SP_THAW};
     struct err e;
-    struct box_ref *r = ref_new(b);
+    struct ref *r = box_ref(b);
     memcpy(q.u.id.id, b->id, sizeof b->id);
     b->cb = cb, b->cb_arg = arg;
     if (spawn_call(b->core->spawn, &q, NULL, 0, box_froze, r, &e)) {
-        free(r);
+        (void)ref_take(r);
         finish(b, &e);
     }
 }
@@ -557,7 +555,7 @@ void box_freeze(struct box *b, bool on, box_cb *cb, void *arg)
 /* ---- adopt ---- */
 static void vm_adopted(void *arg, struct vm *vm, const struct err *e)
 {
-    struct box *b = ref_take(arg);
+    struct box *b = box_take(arg);
     if (!b) {
         vm_free(vm);
         return;
@@ -576,7 +574,7 @@ static void vm_adopted(void *arg, struct vm *vm, const struct err *e)
 
 static void attached(void *arg, const struct sp_rep *rep, int *fds, int nfds)
 {
-    struct box *b = ref_take(arg);
+    struct box *b = box_take(arg);
     if (!b)
         return;
     struct err e;
@@ -590,7 +588,7 @@ static void attached(void *arg, const struct sp_rep *rep, int *fds, int nfds)
         return;
     }
     if (b->spec.tier == TIER_VM) {
-        vm_adopt(b->core->vmh, NULL, b->id, take_fd(&fds[0]), take_fd(&fds[1]), take_fd(&fds[2]), vm_adopted, ref_new(b));
+        vm_adopt(b->core->vmh, NULL, b->id, take_fd(&fds[0]), take_fd(&fds[1]), take_fd(&fds[2]), vm_adopted, box_ref(b));
         return;
     }
     b->pidfd = take_fd(&fds[0]);
@@ -608,9 +606,9 @@ void box_adopt(struct core *c, const char *id, const struct box_spec *spec, box_
     map_set(&c->boxes, b->id, b);
     struct sp_req q = {.op = SP_ATTACH};
     memcpy(q.u.id.id, b->id, sizeof b->id);
-    struct box_ref *r = ref_new(b);
+    struct ref *r = box_ref(b);
     if (spawn_call(c->spawn, &q, NULL, 0, attached, r, &e)) {
-        free(r);
+        (void)ref_take(r);
         start_failed(b, &e);
     }
 }

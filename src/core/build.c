@@ -167,24 +167,18 @@ int build_tempfile(struct core *c, struct err *e)
     return fd < 0 ? err_sys(e, errno, "making a temporary file") : fd;
 }
 
-/* Answers that may outlive the build find it by its template's id. */
-struct build_ref { struct core *core; char id[22]; };
-static struct build_ref *ref_new(struct build *b)
+static struct build *build_of(const struct ref *r)
 {
-    struct build_ref *r = xcalloc(1, sizeof *r);
-    r->core = b->core;
-    memcpy(r->id, b->t->id, sizeof r->id);
-    return r;
-}
-static struct build *ref_take(void *arg)
-{
-    struct build_ref r = *(struct build_ref *)arg;
     struct build *it;
-    free(arg);
-    list_each(it, &r.core->builds, link)
-        if (!strcmp(it->t->id, r.id))
+    list_each(it, &r->core->builds, link)
+        if (!strcmp(it->t->id, r->id))
             return it;
     return NULL;
+}
+struct build *build_take(void *ref)
+{
+    struct ref r = ref_take(ref);
+    return build_of(&r);
 }
 
 /* ---- proof: a sandbox from it runs a command ---- */
@@ -233,7 +227,7 @@ static void verify_done(void *arg, const struct err *e)
 }
 static void verify_created(void *arg, struct sandbox *sb, const struct err *e)
 {
-    struct build *b = ref_take(arg);
+    struct build *b = build_take(arg);
     if (!b) {
         if (sb)
             (void)sandbox_kill(sb, END_KILLED, "the build ended", NULL, NULL, NULL);
@@ -257,9 +251,9 @@ static void verify(struct build *b)
     struct sandbox_spec spec = {.template = b->t->id, .timeout_s = 300};
     struct err e;
     build_progress(b, 100, "starting a sandbox from it");
-    struct build_ref *r = ref_new(b);
+    struct ref *r = ref_new(b->core, b->t->id);
     if (sandbox_create(b->core, &spec, verify_created, r, &e)) {
-        free(r);
+        (void)ref_take(r);
         build_fail(b, &e);
     }
 }
@@ -267,15 +261,13 @@ static void verify(struct build *b)
 /* variant_get answers after the build may be gone: both callbacks find it by id */
 static void snapshot_progress(void *arg, int percent, const char *what)
 {
-    struct build_ref *r = arg;
-    struct build *it;
-    list_each(it, &r->core->builds, link)
-        if (!strcmp(it->t->id, r->id))
-            build_progress(it, percent, what);
+    struct build *b = build_of(arg);
+    if (b)
+        build_progress(b, percent, what);
 }
 static void snapshot_done(void *arg, struct vm_variant *v, const struct err *e)
 {
-    struct build *b = ref_take(arg);
+    struct build *b = build_take(arg);
     vm_variant_unref(v);
     if (!b)
         return;
@@ -297,7 +289,7 @@ static void make_snapshot(struct build *b)
     memcpy(s.template_id, b->t->id, sizeof b->t->id);
     build_stage(b, 82, 98);
     build_progress(b, 0, "booting once to take the warm snapshot");
-    struct build_ref *r = ref_new(b);
+    struct ref *r = ref_new(b->core, b->t->id);
     variant_get(c, &s, snapshot_progress, r, snapshot_done, r);
 }
 
@@ -430,7 +422,7 @@ static void on_pack_line(void *arg, char *line)
 
 static void pack_started(void *arg, const struct sp_rep *rep, int *fds, int nfds)
 {
-    struct build *b = ref_take(arg);
+    struct build *b = build_take(arg);
     if (!b)
         return;
     if (rep->rc) {
@@ -451,9 +443,9 @@ int build_pack(struct build *b, int fd, unsigned mode, struct err *e)
         return err_sys(e, errno, "making the template's folder");
     memcpy(q.u.pack.template_id, b->t->id, sizeof b->t->id);
     q.u.pack.size_mib = PACK_MIB, q.u.pack.slack_mib = SLACK_MIB, q.u.pack.mode = mode;
-    struct build_ref *r = ref_new(b);
+    struct ref *r = ref_new(b->core, b->t->id);
     if (spawn_call(b->core->spawn, &q, &fd, 1, pack_started, r, e)) {
-        free(r);
+        (void)ref_take(r);
         return -1;
     }
     b->pack_running = true;
@@ -462,7 +454,7 @@ int build_pack(struct build *b, int fd, unsigned mode, struct err *e)
 
 static void tool_started(void *arg, const struct sp_rep *rep, int *fds, int nfds)
 {
-    struct build *b = ref_take(arg);
+    struct build *b = build_take(arg);
     struct err e;
     if (!b)
         return;
@@ -484,9 +476,9 @@ static int run_tool(struct build *b, enum sp_tool_kind kind, const char *variant
     memcpy(q.u.tool.id, b->tool_id, sizeof b->tool_id);
     q.u.tool.kind = kind;
     (void)snprintf(q.u.tool.variant, sizeof q.u.tool.variant, "%s", variant);
-    struct build_ref *r = ref_new(b);
+    struct ref *r = ref_new(b->core, b->t->id);
     if (spawn_call(b->core->spawn, &q, NULL, 0, tool_started, r, e)) {
-        free(r);
+        (void)ref_take(r);
         return -1;
     }
     b->tool_running = true;

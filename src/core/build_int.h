@@ -36,4 +36,5 @@ int build_pack(struct build *b, int fd, unsigned mode, struct err *e);
 void build_packed(struct build *b);
 void recipe_run_free(struct recipe_run *r);
 bool recipe_run_finished(const struct recipe_run *r); /* its export has ended; build_packed may go on */
+struct build *build_take(void *ref); /* by its template's id; NULL if it is over. Frees the reference */
 struct build *build_new(struct core *c, const char *name, const char *source, const struct build_ops *ops, void *arg, struct err *e);

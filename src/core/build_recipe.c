@@ -479,12 +479,7 @@ static void export_start(struct recipe_run *r)
 /* ---- begin ---- */
 static void created(void *arg, struct sandbox *sb, const struct err *e)
 {
-    struct ref { struct core *core; char id[22]; } ref = *(struct ref *)arg;
-    struct build *b = NULL, *it;
-    free(arg);
-    list_each(it, &ref.core->builds, link)
-        if (!strcmp(it->t->id, ref.id))
-            b = it;
+    struct build *b = build_take(arg);
     if (!b || !b->recipe) {
         if (sb)
             (void)sandbox_kill(sb, END_KILLED, "the build is over", NULL, NULL, NULL);
@@ -579,14 +574,12 @@ struct build *build_recipe(struct core *c, const char *name, const char *text, s
         (void)lseek(r->context_fd, 0, SEEK_SET);
     struct sandbox_spec spec = {.template = parent->id, .timeout_s = BUILD_S < c->cfg.max_timeout_s ? BUILD_S : c->cfg.max_timeout_s};
     kv_set(&spec.metadata, S("hutch.build"), str_of(name));
-    struct ref { struct core *core; char id[22]; } *ref = xcalloc(1, sizeof *ref);
-    ref->core = c;
-    memcpy(ref->id, b->t->id, sizeof ref->id);
+    struct ref *ref = ref_new(c, b->t->id);
     build_stage(b, 2, 60);
     int rc = sandbox_create(c, &spec, created, ref, e);
     kv_free(&spec.metadata);
     if (rc) {
-        free(ref);
+        (void)ref_take(ref);
         build_cancel(b);
         return NULL;
     }

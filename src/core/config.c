@@ -139,3 +139,9 @@ int config_load(struct config *c, struct err *e)
         return err_set(e, E_INVALID, "HUTCH_ACCEL must be auto, kvm or tcg");
     return places(c, e);
 }
+
+void config_fini(struct config *c)
+{
+    free(c->ceiling);
+    explicit_bzero(c->secrets_key, sizeof c->secrets_key);
+}

@@ -29,3 +29,4 @@ struct config {
     uid_t uid;                   /* HUTCH_UID: what the daemon drops to */
 };
 int config_load(struct config *c, struct err *e);
+void config_fini(struct config *c);

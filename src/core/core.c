@@ -138,7 +138,7 @@ struct core *core_new(struct loop *l, struct jobs *jobs, const struct config *cf
     char path[320];
     auto_free char *boot = NULL;
     c->loop = l, c->jobs = jobs, c->cfg = *cfg, c->home_fd = c->templates_fd = -1;
-    list_init(&c->keys), list_init(&c->followers), list_init(&c->builds), list_init(&c->isolates);
+    list_init(&c->keys), list_init(&c->followers), list_init(&c->builds), list_init(&c->isolates), list_init(&c->refs);
     timer_init(&c->sweep, l, on_sweep, c);
     c->home_fd = open(cfg->home, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (c->home_fd < 0) {
@@ -298,6 +298,15 @@ void core_stop(struct core *c, bool keep, void (*done)(void *arg), void *arg)
     one_less(c);
 }
 
+/* End of the turn: whoever was deferred before us may still look for something in here. */
+static void core_bury(void *arg)
+{
+    struct core *c = arg;
+    refs_free(c);
+    map_free(&c->sandboxes), map_free(&c->names), map_free(&c->boxes), map_free(&c->contexts);
+    free(c);
+}
+
 void core_free(struct core *c)
 {
     if (!c)
@@ -323,12 +332,11 @@ void core_free(struct core *c)
     secrets_free(c);
     auth_free(c);
     kernels_free(c);
-    map_free(&c->sandboxes), map_free(&c->names), map_free(&c->boxes), map_free(&c->contexts);
     for (size_t i = 0; i < EVENTS_KEPT; i++)
         free(c->events[i].data_json);
     if (c->home_fd >= 0)
         (void)close(c->home_fd);
-    free(c);
+    loop_defer(c->loop, core_bury, c);
 }
 
 void core_counts(struct core *c, struct core_counts *ret)

@@ -92,20 +92,10 @@ static void gated_free(struct gated *g)
 }
 
 /* Waits that end elsewhere find their box by id. */
-struct ref { struct core *core; char box[22]; };
-static struct ref *ref_new(const struct gated *g)
+static struct gated *gated_take(void *ref)
 {
-    struct ref *r = xcalloc(1, sizeof *r);
-    r->core = g->eg->core;
-    memcpy(r->box, g->box, sizeof r->box);
-    return r;
-}
-static struct gated *ref_take(void *arg)
-{
-    struct ref *r = arg;
-    struct gated *g = r->core->egress ? map_get(&r->core->egress->boxes, r->box) : NULL;
-    free(r);
-    return g;
+    struct ref r = ref_take(ref);
+    return r.core->egress ? map_get(&r.core->egress->boxes, r.id) : NULL;
 }
 
 /* ---- one box ---------------------------------------------------------------------------------------------------- */
@@ -128,7 +118,7 @@ static void failed(struct gated *g, const struct err *e)
 
 static void added(void *arg, const struct err *e, uint64_t cut)
 {
-    struct gated *g = ref_take(arg);
+    struct gated *g = gated_take(arg);
     if (!g || g->phase != ADDING)
         return; /* removed, or the gate went away meanwhile */
     if (e) {
@@ -158,12 +148,12 @@ static void add(struct gated *g, const int *fds, int n)
         b.ceiling = &eg->ceiling, b.nceilings = 1;
     g->phase = ADDING;
     g->changed = false;
-    gate_add(eg->client, &b, added, ref_new(g));
+    gate_add(eg->client, &b, added, ref_new(g->eg->core, g->box));
 }
 
 static void opened(void *arg, const struct sp_rep *rep, int *fds, int nfds)
 {
-    struct gated *g = ref_take(arg);
+    struct gated *g = gated_take(arg);
     struct err e;
     if (!g || g->phase != OPENING)
         return;
@@ -195,9 +185,9 @@ static void serve(struct gated *g)
     struct sp_req q = {.op = SP_NET};
     memcpy(q.u.id.id, g->box, sizeof g->box);
     g->phase = OPENING;
-    struct ref *r = ref_new(g);
+    struct ref *r = ref_new(eg->core, g->box);
     if (spawn_call(eg->core->spawn, &q, NULL, 0, opened, r, &e)) {
-        free(r);
+        (void)ref_take(r);
         failed(g, &e);
     }
 }

@@ -5,6 +5,7 @@
 #include "core/core.h"
 #include "core/box.h"
 #include "core/event.h"
+#include "core/ref.h"
 #include "core/sandbox.h"
 
 #define EVENTS_KEPT 4096
@@ -54,6 +55,7 @@ struct core {
     size_t stop_waiting;
     struct list builds;
     struct list isolates; /* isolate.c */
+    struct list refs;     /* ref.h */
     void (*stop_fn)(void *arg);
     void *stop_arg;
     struct timer policy;  /* see policy.h */

@@ -317,8 +317,6 @@ static void pump(struct jail *j)
 }
 
 /* ---- the beginning of a jail ---- */
-struct jail_ref { struct core *core; char id[22]; };
-
 static struct jail *jail_find(struct core *c, const char *id)
 {
     struct jail *j;
@@ -332,10 +330,9 @@ static void synced(void *arg, const struct err *e) { (void)arg, (void)e; /* the 
 
 static void started(void *arg, const struct sp_rep *rep, int *fds, int nfds)
 {
-    struct jail_ref ref = *(struct jail_ref *)arg;
+    struct ref ref = ref_take(arg);
     struct jail *j = jail_find(ref.core, ref.id);
     struct err e;
-    free(arg);
     if (!j || j->removing)
         return;
     if (rep->rc || nfds < 2) {
@@ -367,11 +364,9 @@ static struct jail *jail_new(struct core *c, const struct template *t, int lang,
     q.u.isolate.limit = (struct sp_limit){.memory_mib = c->cfg.isolate_memory_mib + OWN_MIB,
                                           .cpu_millis = 1000u * (uint32_t)(cores < 1 ? 1 : cores > (long)SP_CPU_MAX ? (long)SP_CPU_MAX : cores),
                                           .pids_max = 32 + 2 * c->cfg.isolate_calls};
-    struct jail_ref *ref = xcalloc(1, sizeof *ref);
-    ref->core = c;
-    memcpy(ref->id, j->id, sizeof ref->id);
+    struct ref *ref = ref_new(c, j->id);
     if (spawn_call(c->spawn, &q, NULL, 0, started, ref, e)) {
-        free(ref);
+        (void)ref_take(ref);
         free(j);
         return NULL;
     }

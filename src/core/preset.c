@@ -286,13 +286,10 @@ bool preset_tool_exit(struct core *c, const struct sp_exit *ex)
     return true;
 }
 
-struct tool_ref { struct core *core; char tool[22]; };
-
 static void tool_started(void *arg, const struct sp_rep *rep, int *fds, int nfds)
 {
-    struct tool_ref r = *(struct tool_ref *)arg;
-    free(arg);
-    struct lookup *k = by_tool(r.core, r.tool);
+    struct ref r = ref_take(arg);
+    struct lookup *k = by_tool(r.core, r.id);
     if (!k)
         return;
     if (rep->rc || nfds < 2) {
@@ -316,13 +313,11 @@ static void run_tool(struct lookup *k)
     memcpy(q.u.tool.id, k->tool, sizeof k->tool);
     q.u.tool.kind = SP_TOOL_PRESET;
     (void)snprintf(q.u.tool.variant, sizeof q.u.tool.variant, "%s", k->next.name);
-    struct tool_ref *r = xcalloc(1, sizeof *r);
-    r->core = k->core;
-    memcpy(r->tool, k->tool, sizeof r->tool);
+    struct ref *r = ref_new(k->core, k->tool);
     k->running = true, k->ended = false, k->open = 0, k->why[0] = 0;
     timer_arm(&k->limit, LIMIT_NS);
     if (spawn_call(k->core->spawn, &q, NULL, 0, tool_started, r, &e)) {
-        free(r);
+        (void)ref_take(r);
         timer_arm(&k->limit, 0);
     }
 }

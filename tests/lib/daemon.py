@@ -6,6 +6,7 @@ formatted images are immutable and come as hard links, the database as a real
 copy. Nothing is built here.
 """
 import errno
+import glob
 import os
 import re
 import shutil
@@ -24,6 +25,11 @@ SEED = os.path.realpath(os.environ.get("HUTCH_TEST_HOME", os.path.join(REPO, ".c
 # Homes must lie on the seed's file system (hard links); sockets need a short path.
 SCRATCH = os.environ.get("HUTCH_TEST_TMP", os.path.join(REPO, ".cache", "t"))
 
+# With sanitizers (tools/run-asan): where they report, and with which exit status. Programs that get no environment of
+# ours (hutch-egress) report to their own log.
+SANITIZED = os.environ.get("HUTCH_TEST_SANITIZED") == "1"
+REPORT = re.compile(rb"ERROR: \w+Sanitizer|runtime error: |SUMMARY: \w+Sanitizer")
+
 PRIVATE = ("boxes", "log", "tmp", "admin.key")  # of a home: never shared with another
 
 
@@ -35,6 +41,13 @@ def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
+
+
+def _take(path):
+    with open(path, "rb") as f:
+        text = f.read()
+    os.unlink(path)
+    return text
 
 
 def link_copy(src, dst):
@@ -91,6 +104,12 @@ class Daemon:
             self.env["HUTCH_LISTEN"] = f"127.0.0.1:{self.port}"
         self.env.update(env or {})
         self.log_path = os.path.join(self.top, "log")
+        self.reports = os.path.join(self.top, "reports")
+        if SANITIZED:
+            os.mkdir(self.reports)
+            os.chmod(self.reports, 0o1777)  # hutchd has its own uid
+            common = f"log_path={self.reports}/r:exitcode=99"
+            self.env.update(ASAN_OPTIONS=common + ":quarantine_size_mb=16:detect_stack_use_after_return=1", UBSAN_OPTIONS=common + ":print_stacktrace=1")
         self.proc = None
         self.census = _census.Census(self.home, self.run)
         self.baseline, self.base_members = None, 0
@@ -238,12 +257,15 @@ class Daemon:
         except Exception as e:  # whatever is broken, clean up and say so
             self.kill_everything()
             self.scrub()
-            return [f"daemon did not stop cleanly: {type(e).__name__}: {e}"]
+            return [f"daemon did not stop cleanly: {type(e).__name__}: {e}\n{self.sanitizer_reports()}"]
         left = _census.wait_clean(self.census, {}, seconds=10.0, stopped=True)
         if left:
             self.kill_everything()
         self.scrub()
-        return left
+        if self.proc and (self.proc.returncode or 0) > 0:
+            left.append(f"hutchd ended with {self.proc.returncode}")
+        said = self.sanitizer_reports()  # leaks are reported at the end
+        return left + [said] if said else left
 
     def scrub(self):
         """Remove what the daemon should have removed, so that one bad test does not spoil the next."""
@@ -260,6 +282,22 @@ class Daemon:
             point = line.split()[4]
             if point.startswith((self.home, self.run)):
                 subprocess.run(["umount", "-l", point], capture_output=True)
+
+    def sanitizer_reports(self):
+        """What sanitizers said of this daemon and what it started, once each, as text; empty if nothing."""
+        if not SANITIZED:
+            return ""
+        said = []
+        for path in glob.glob(self.reports + "/*"):
+            said.append(_take(path))
+        for path in [self.log_path, *glob.glob(os.path.join(self.home, "log", "*.log"))]:
+            with open(path, "rb") as f:
+                text = f.read()
+            m = REPORT.search(text)
+            if m:
+                said.append(text[max(0, m.start() - 200):m.start() + 6000])
+                os.truncate(path, 0)
+        return "\n".join(x.decode(errors="replace") for x in said)
 
     def destroy(self):
         """Remove the folders. Call after stop()."""

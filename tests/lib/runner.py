@@ -3,6 +3,7 @@
   -k WORDS      only tests whose "file.name[tier]" contains every word (!word: does not)
   --tier T      only this tier (vm, container)
   -j N          N tests at once (default 1); each worker has daemons of its own
+  --names FILE  only the tests named in FILE, one a line; each must exist
   --list        print the names
   --repeat N    run each test N times
   --fail-fast   stop at the first failure
@@ -28,7 +29,7 @@ sys.path.insert(0, HERE)
 import census as _census  # noqa: E402
 import hutchtest as ht  # noqa: E402
 import tiers as _table  # noqa: E402
-from daemon import Daemon  # noqa: E402
+from daemon import Daemon, REPORT  # noqa: E402
 
 DEFAULT_TIMEOUT = 60
 
@@ -65,6 +66,11 @@ def chosen(name, words):
         elif w not in name:
             return False
     return True
+
+
+def named(path):
+    with open(path) as f:
+        return {line.strip() for line in f if line.strip() and not line.startswith("#")}
 
 
 class Shared:
@@ -115,6 +121,7 @@ class Runner:
         self.n = self.passed = self.failed = 0
         self.skips = []
         self.failures = []
+        self.reported = False  # a sanitizer spoke in the last test that failed
         self.twice = []
         self.shared = Shared()
         self.others = {}  # by name: those of shared_daemon
@@ -199,6 +206,9 @@ class Runner:
                 raise
             why = (why + "\n" if why else "") + self._explain(e)
         tail = d.log_tail() if (why and d) else ""
+        said = d.sanitizer_reports() if d else ""
+        if said:
+            why = (why + "\n" if why else "") + "a sanitizer reported:\n" + said
         try:
             if own is not None and d:
                 if why is None and census_on:
@@ -223,6 +233,7 @@ class Runner:
         if why is None:
             self.ok(name, seconds, ctx.notes if ctx else [])
         else:
+            self.reported = REPORT.search(why.encode()) is not None
             if tail:
                 why += "\nlast lines of the daemon's log:\n  " + tail.replace("\n", "\n  ")
             self.bad(name, seconds, why)
@@ -255,6 +266,11 @@ class Runner:
                 continue
             got += [(test, tier) for test in tests for tier in test.tiers
                     if not (tier and self.opts.tier and tier != self.opts.tier) and chosen(label(test, tier), self.opts.k)]
+        if self.opts.names:
+            wanted = named(self.opts.names)
+            for name in [] if quiet else sorted(wanted - {label(*x) for x in got}):
+                self.bad(name, 0, f"{self.opts.names} names it, but there is no such test")
+            got = [x for x in got if label(*x) in wanted]
         return got
 
     def attempt(self, test, tier):
@@ -262,8 +278,8 @@ class Runner:
         for _ in range(self.opts.repeat):
             before, known = (self.n, self.passed, self.failed), len(self.failures)
             self.one(test, tier, self.shared)
-            if self.failed > before[2] and self.opts.retry:
-                # a shared machine stalls now and then: once more, and say so
+            if self.failed > before[2] and self.opts.retry and not self.reported:
+                # a shared machine stalls now and then: once more, and say so (a sanitizer's word counts at once)
                 self.say(f"# again: {name}")
                 self.n, self.passed, self.failed = before
                 del self.failures[known:]
@@ -408,6 +424,7 @@ def main(argv):
     ap = argparse.ArgumentParser(description="hutch end-to-end tests")
     ap.add_argument("paths", nargs="+")
     ap.add_argument("-k", action="append", default=[])
+    ap.add_argument("--names")
     ap.add_argument("--tier", choices=_table.TIERS)
     ap.add_argument("-j", type=int, default=int(os.environ.get("HUTCH_TEST_JOBS", "1")))
     ap.add_argument("--list", action="store_true")

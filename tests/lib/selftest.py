@@ -234,6 +234,25 @@ def test_link_copy():
     ht.true(not os.path.exists(dst + "/boxes") and not os.path.exists(dst + "/admin.key"))
 
 
+def test_sanitizer_reports_are_found_once():
+    was, daemon.SANITIZED = daemon.SANITIZED, True
+    try:
+        d = daemon.Daemon(seed=None, listen=False)
+        ht.contains(d.env["ASAN_OPTIONS"], f"log_path={d.reports}/")
+        open(d.log_path, "w").write("INFO ready\n")
+        ht.equal(d.sanitizer_reports(), "")
+        open(d.reports + "/r.17", "w").write("==17==ERROR: AddressSanitizer: heap-use-after-free")
+        os.makedirs(d.home + "/log")
+        open(d.home + "/log/egress.log", "w").write("src/gate/dns.c:3:1: runtime error: signed integer overflow")
+        got = d.sanitizer_reports()
+        ht.contains(got, "heap-use-after-free")
+        ht.contains(got, "signed integer overflow")
+        ht.equal(d.sanitizer_reports(), "")
+        d.destroy()
+    finally:
+        daemon.SANITIZED = was
+
+
 def test_until_and_threads():
     try:
         ht.until(lambda: False, 0.2)
