@@ -114,10 +114,10 @@ static int start(struct server *s, struct box *b, const struct sp_box *q, struct
     if (ns_map_ids(child.pid, jail_first_id(JAIL_BOX), box_uid(b), jail_id_count(JAIL_BOX), &userns, e) ||
         make_mounts(s, b, userns, lower, &root, &dev, e))
         return -1;
+    /* The child goes on meanwhile: a network that is not furnished yet, or never, leads nowhere, and the start is only
+     * answered when both are through. */
     int none = -1;
-    if (net_furnish(&s->net, NET_BOX, child.pidfd, &none, e))
-        return -1;
-    return jail_go(child.sync, root, dev, -1, e);
+    return jail_go(child.sync, root, dev, -1, e) || net_furnish(&s->net, NET_BOX, child.pidfd, &none, e) ? -1 : 0;
 }
 
 int op_box_start(struct server *s, struct request *r, struct err *e)

@@ -296,7 +296,10 @@ int disk_ready_make(struct server *s, uint64_t serial, uint32_t mib, uint32_t in
 {
     char name[32];
     ready_name(serial, name);
-    return upper_make(s, s->fs_fd, name, mib, inodes, e);
+    int mnt = upper_make(s, s->fs_fd, name, mib, inodes, e);
+    if (mnt >= 0 && !mkdirat(mnt, "work/first", 0700)) /* its bitmaps are read now, not when a start waits for them */
+        (void)unlinkat(mnt, "work/first", AT_REMOVEDIR);
+    return mnt;
 }
 
 /* Not while a box is being started, unless nothing is left: the two would fight for the processors. */
