@@ -125,7 +125,9 @@ int agent_init(struct agent *a, const struct agent_opts *o, struct err *e)
     a->role = o->role ? o->role : ROLE_INIT;
     a->users.none = a->role == ROLE_KEEPER;
     a->def_user = a->role == ROLE_KEEPER ? xstrdup("1000") : NULL; /* whose a volume's top directory is */
-    a->cg_user = -1;
+    a->cg_user = a->urandom = -1;
+    for (int i = 0; i < ID_FILES; i++)
+        a->id_fd[i] = -1;
     a->child_io = (struct io){.fd = -1, .fn = on_sigchld};
     procs_init(a);
     list_init(&a->shares);
@@ -187,10 +189,9 @@ void agent_fini(struct agent *a)
     shares_fini(a);
     procs_fini(a);
     io_close(&a->loop, &a->child_io);
-    if (a->devnull >= 0)
-        close(a->devnull);
-    if (a->cg_user >= 0)
-        close(a->cg_user);
+    int *fd[] = {&a->devnull, &a->cg_user, &a->urandom, &a->id_fd[ID_HOSTNAME], &a->id_fd[ID_HOSTS], &a->id_fd[ID_MACHINE]};
+    for (size_t i = 0; i < sizeof fd / sizeof *fd; i++)
+        cleanup_fd(fd[i]);
     users_free(&a->users);
     free(a->def_user), free(a->def_cwd);
     buf_free(&a->env);

@@ -16,6 +16,9 @@
 #define EXITED_MAX   64
 #define EXITED_NS    (300 * 1000000000LL)
 
+/* Files that say who the guest is, see identity.h. */
+enum { ID_HOSTNAME, ID_HOSTS, ID_MACHINE, ID_FILES };
+
 struct iso;
 struct agent {
     struct loop loop;
@@ -31,6 +34,8 @@ struct agent {
     struct io child_io; /* signalfd of SIGCHLD */
     int devnull;
     int cg_user;     /* vm: fd of /sys/fs/cgroup/user, else -1 */
+    int urandom;     /* vm: the kernel's generator; -1 */
+    int id_fd[ID_FILES]; /* vm: open since its template was prepared; -1 */
     uint64_t generation;
     char sandbox[64];
     char *def_user, *def_cwd;

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
@@ -32,7 +33,7 @@
 #define ENTROPY_MIN 32
 #define ENTROPY_MAX 512
 
-static int add_entropy(struct rec r, struct err *e)
+static int add_entropy(struct agent *a, struct rec r, struct err *e)
 {
     struct str s;
     union { struct rand_pool_info info; unsigned char bytes[sizeof(struct rand_pool_info) + ENTROPY_MAX]; } pool;
@@ -41,8 +42,7 @@ static int add_entropy(struct rec r, struct err *e)
     pool.info.entropy_count = (int)s.n * 8;
     pool.info.buf_size = (int)s.n;
     memcpy(pool.bytes + offsetof(struct rand_pool_info, buf), s.p, s.n);
-    auto_fd fd = open("/dev/urandom", O_WRONLY | O_CLOEXEC);
-    int rc = fd < 0 || ioctl(fd, RNDADDENTROPY, &pool) || ioctl(fd, RNDRESEEDCRNG, 0) ? err_sys(e, errno, "entropy") : 0;
+    int rc = ioctl(a->urandom, RNDADDENTROPY, &pool) || ioctl(a->urandom, RNDRESEEDCRNG, 0) ? err_sys(e, errno, "entropy") : 0;
     explicit_bzero(&pool, sizeof pool);
     return rc;
 }
@@ -143,9 +143,10 @@ static int run_hook(struct agent *a, const char *path, int64_t deadline, struct 
 static int step_hooks(struct agent *a, struct err *e)
 {
     struct dirent **d;
+    struct stat st;
     char path[320];
     int rc = 0;
-    if (access(HOOKS_DIR, F_OK))
+    if (stat(HOOKS_DIR, &st))
         return 0;
     int n = scandir(HOOKS_DIR, &d, not_dot, by_bytes);
     int64_t deadline = clock_mono() + HOOKS_NS;
@@ -164,7 +165,7 @@ static int step_hooks(struct agent *a, struct err *e)
  * written down that it runs: not a byte may go to its disk before OP_THAW. */
 static int resume(struct agent *a, struct rec r, struct err *e)
 {
-    return !a->vm ? err_set(e, E_UNSUPPORTED, "resume is for virtual machines") : add_entropy(r, e) || step_clock(r, e) || step_defaults(a, r, e) ? -1 : 0;
+    return !a->vm ? err_set(e, E_UNSUPPORTED, "resume is for virtual machines") : add_entropy(a, r, e) || step_clock(r, e) || step_defaults(a, r, e) ? -1 : 0;
 }
 
 static int configure(struct agent *a, struct rec r, struct err *e)
@@ -174,13 +175,12 @@ static int configure(struct agent *a, struct rec r, struct err *e)
         return resume(a, r, e);
     if (sys_thaw_fs(a, e)) /* the steps below write; user processes stay frozen until the last one */
         return -1;
-    if (a->vm && add_entropy(r, e)) /* a container shares the host's generator */
+    if (a->vm && add_entropy(a, r, e)) /* a container shares the host's generator */
         return -1;
     if (a->vm && !(flags & CFG_NO_CLOCK) && step_clock(r, e))
         return -1;
-    if (a->vm && network_check(e))
-        return -1;
-    if (!(flags & CFG_TAKEOVER) && network_resolver("/etc", e)) /* after that it is the user's to change */
+    /* once, then it is the user's to change: a VM's template has it on its disk already */
+    if (flags & CFG_PRIME || !(a->vm || flags & CFG_TAKEOVER) ? network_resolver("/etc", e) : 0)
         return -1;
     if (identity_set(a, r, flags, e) || step_files(a, r, e) || step_defaults(a, r, e))
         return -1;
@@ -194,7 +194,7 @@ static int thaw(struct agent *a, struct rec r, struct err *e)
     struct str s;
     if (!a->vm)
         return err_set(e, E_UNSUPPORTED, "thaw is for virtual machines; a container's host does it");
-    if (sys_thaw_fs(a, e) || (rec_get(r, T_ENTROPY, &s) && add_entropy(r, e)) || (rec_get(r, T_WALL_NS, &s) && step_clock(r, e)) || step_files(a, r, e))
+    if (sys_thaw_fs(a, e) || (rec_get(r, T_ENTROPY, &s) && add_entropy(a, r, e)) || (rec_get(r, T_WALL_NS, &s) && step_clock(r, e)) || step_files(a, r, e))
         return -1;
     if (rec_u64_or(r, T_FLAGS, 0) & THAW_HOOKS && step_hooks(a, e))
         return -1;

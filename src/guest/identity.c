@@ -13,6 +13,17 @@
 #define HOSTS_KEPT "/etc/hutch/hosts"
 #define HOSTS_MAX  (64 << 10)
 
+static const struct { const char *etc, *run; int mode; } files[ID_FILES] = {
+    [ID_HOSTNAME] = {"/etc/hostname", RUN_DIR "/hostname", 0644},
+    [ID_HOSTS] = {"/etc/hosts", RUN_DIR "/hosts", 0644},
+    [ID_MACHINE] = {"/etc/machine-id", RUN_DIR "/machine-id", 0444},
+};
+
+static int write_err(const char *path, struct err *e)
+{
+    return errno == ENOSPC ? err_set(e, E_QUOTA, "%s: no space left on device", path) : err_sys(e, errno, "%s", path);
+}
+
 /* In place and only if different: these files may be bind mounts or open, and a write costs a journal commit. */
 static int put_file(const char *path, const char *text, size_t n, int mode, struct err *e)
 {
@@ -23,23 +34,39 @@ static int put_file(const char *path, const char *text, size_t n, int mode, stru
     auto_fd fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode);
     /* not to 0 first: ext4 would then write the blocks out on close, before a sandbox may answer */
     if (fd < 0 || (n && !fd_write_all(fd, text, n)) || ((!had || had_n != n) && ftruncate(fd, (off_t)n)))
-        return errno == ENOSPC ? err_set(e, E_QUOTA, "%s: no space left on device", path) : err_sys(e, errno, "%s", path);
+        return write_err(path, e);
     return 0;
 }
 
-/* /etc/NAME, or the place in /run/hutch that it is a link to. A template's own guest makes the link. */
-static int put_name(struct agent *a, uint64_t flags, const char *name, const char *text, size_t n, int mode, struct err *e)
+/* The descriptor that was kept, if it still is what the name in /etc leads to. */
+static int kept(const struct agent *a, int which)
 {
-    char etc[32], run[48], to[48];
-    (void)snprintf(etc, sizeof etc, "/etc/%s", name);
-    (void)snprintf(run, sizeof run, RUN_DIR "/%s", name);
+    struct stat now, was;
+    int fd = a->id_fd[which];
+    bool same = fd >= 0 && !stat(files[which].etc, &now) && !fstat(fd, &was) && now.st_ino == was.st_ino && now.st_dev == was.st_dev;
+    return same ? fd : -1;
+}
+
+static int put(struct agent *a, uint64_t flags, int which, const char *text, size_t n, struct err *e)
+{
+    const char *etc = files[which].etc, *run = files[which].run;
+    char to[48];
+    int fd = kept(a, which);
+    if (fd >= 0)
+        return pwrite(fd, text, n, 0) != (ssize_t)n || ftruncate(fd, (off_t)n) ? write_err(etc, e) : 0;
     ssize_t len = readlink(etc, to, sizeof to);
-    bool linked = len == (ssize_t)strlen(run) && !memcmp(to, run, (size_t)len);
-    if (!linked && a->vm && (flags & CFG_PRIME))
+    bool linked = len == (ssize_t)strlen(run) && !memcmp(to, run, (size_t)len), make = a->vm && flags & CFG_PRIME;
+    if (!linked && make)
         linked = (!unlink(etc) || errno == ENOENT) && !symlink(run, etc);
     if (linked && mkdir(RUN_DIR, 0755) && errno != EEXIST)
         return err_sys(e, errno, RUN_DIR);
-    return put_file(linked ? run : etc, text, n, mode, e);
+    if (put_file(linked ? run : etc, text, n, files[which].mode, e))
+        return -1;
+    if (linked && make) {
+        cleanup_fd(&a->id_fd[which]);
+        a->id_fd[which] = open(run, O_RDWR | O_NOFOLLOW | O_CLOEXEC); /* only saves work */
+    }
+    return 0;
 }
 
 /* Everything but our own line. */
@@ -59,14 +86,15 @@ static void hosts_of_user(const char *at, struct buf *out)
 static int put_hosts(struct agent *a, uint64_t flags, const char *hostname, struct err *e)
 {
     auto_buf out = {0};
-    auto_free char *had = fd_slurp_at(AT_FDCWD, "/etc/hosts", HOSTS_MAX, NULL);
+    int fd = kept(a, ID_HOSTS);
+    auto_free char *had = fd >= 0 && !lseek(fd, 0, SEEK_SET) ? fd_slurp(fd, HOSTS_MAX, NULL) : fd_slurp_at(AT_FDCWD, "/etc/hosts", HOSTS_MAX, NULL);
     if (!had) /* booted: /run is empty */
         had = fd_slurp_at(AT_FDCWD, HOSTS_KEPT, HOSTS_MAX, NULL);
     buf_printf(&out, "127.0.0.1 localhost %s\n", hostname);
     hosts_of_user(had, &out);
     if (!memmem(out.p, out.n, "\n::1", 4))
         buf_puts(&out, "::1 localhost ip6-localhost\n");
-    return put_name(a, flags, "hosts", out.p, out.n, 0644, e);
+    return put(a, flags, ID_HOSTS, out.p, out.n, e);
 }
 
 void identity_keep(void)
@@ -84,23 +112,22 @@ void identity_keep(void)
 int identity_set(struct agent *a, struct rec r, uint64_t flags, struct err *e)
 {
     auto_free char *host = rec_dup(r, T_HOSTNAME), *id = rec_dup(r, T_MACHINE_ID);
-    char now[65] = "", line[80];
+    char line[80];
     if (host && *host) {
         if (strlen(host) > 63 || strspn(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.") != strlen(host))
             return err_set(e, E_INVALID, "hostname: not a host name");
-        (void)gethostname(now, sizeof now - 1);
-        if (strcmp(now, host) && sethostname(host, strlen(host)))
+        if (sethostname(host, strlen(host)))
             return err_sys(e, errno, "hostname");
         int n = snprintf(line, sizeof line, "%s\n", host);
-        if (put_name(a, flags, "hostname", line, (size_t)n, 0644, e) || put_hosts(a, flags, host, e))
+        if (put(a, flags, ID_HOSTNAME, line, (size_t)n, e) || put_hosts(a, flags, host, e))
             return -1;
     }
     if (flags & CFG_PRIME)
-        return put_name(a, flags, "machine-id", "", 0, 0444, e);
+        return put(a, flags, ID_MACHINE, "", 0, e);
     if (!id)
         return 0;
     if (strlen(id) != 32 || strspn(id, "0123456789abcdef") != 32)
         return err_set(e, E_INVALID, "machine-id: 32 hex digits are needed");
     int n = snprintf(line, sizeof line, "%s\n", id);
-    return put_name(a, flags, "machine-id", line, (size_t)n, 0444, e);
+    return put(a, flags, ID_MACHINE, line, (size_t)n, e);
 }

@@ -1,6 +1,8 @@
 /* Who this guest is: host name, /etc/hosts, machine-id. A machine's snapshot is
  * restored many times, and each clone gets its own before user code runs: so in
- * a VM the files are links into /run/hutch, where writing one costs no journal.
+ * a VM the files are links into /run/hutch, where writing one costs no journal,
+ * and they are kept open from the template on: under emulation a clone pays for
+ * every path through its kernel that it is the first to take.
  * Whoever replaces a link with a file of his own has it rewritten in place. */
 #pragma once
 #include "guest/agent.h"

@@ -22,7 +22,6 @@
 #define NIC "eth0"
 #define RESOLVER "nameserver " NET_GATE4_TEXT "\n"
 
-static bool made;
 
 static void link_up(struct nl *l, int index)
 {
@@ -89,20 +88,7 @@ int network_up(struct err *e)
         return err_wrap(e, "network");
     if (!access("/proc/net/if_inet6", F_OK) && family_up(index, AF_INET6, guest6, gate6, NET_BITS6, e))
         return err_wrap(e, "network: IPv6");
-    made = true;
     return 0;
-}
-
-int network_check(struct err *e)
-{
-    struct ifreq a = {.ifr_name = NIC}, f = {.ifr_name = NIC};
-    if (!made)
-        return 0;
-    auto_fd s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (s >= 0 && !ioctl(s, SIOCGIFFLAGS, &f) && f.ifr_flags & IFF_UP && !ioctl(s, SIOCGIFADDR, &a) &&
-        ((struct sockaddr_in *)(void *)&a.ifr_addr)->sin_addr.s_addr == htonl(NET_GUEST4))
-        return 0;
-    return network_up(e);
 }
 
 int network_resolver(const char *etc, struct err *e)

@@ -6,6 +6,5 @@
 #include <stdbool.h>
 
 int network_up(struct err *e);                 /* vm, at boot: eth0 */
-int network_check(struct err *e);              /* vm, at configure: still as it was made, else made again; nothing if never made */
 int network_resolver(const char *etc, struct err *e); /* etc/resolv.conf names ours, whatever the image had there */
 bool network_own_port(unsigned port);          /* one of the gate's, not the user's */

@@ -82,6 +82,7 @@ void sys_init(struct agent *a)
         return;
     if (!mkdir(CGROUP_ROOT "/user", 0755) || errno == EEXIST)
         a->cg_user = open(CGROUP_ROOT "/user", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    a->urandom = open("/dev/urandom", O_WRONLY | O_CLOEXEC); /* missing: the first configure says so */
     a->oom_seen = oom_count();
 }
 
