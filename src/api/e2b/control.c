@@ -5,6 +5,7 @@
 #include "api/params.h"
 #include "base/clock.h"
 #include "core/network.h"
+#include "core/volume.h"
 #include <stdio.h>
 
 /* ---- rendering ---- */
@@ -67,6 +68,7 @@ void put_listed(struct jw *w, const struct sandbox *sb, bool detail)
     for (size_t i = 0; i < sb->metadata.n; i++)
         jw_kv_str(w, sb->metadata.at[i].k, sb->metadata.at[i].v);
     jw_end(w);
+    e2b_put_mounts(w, sb);
     if (detail) {
         const char *domain = core_config(sb->core)->domain;
         if (e2b_secure(sb))
@@ -108,7 +110,7 @@ struct sandbox *e2b_sandbox(struct api *a, struct http_stream *s)
 }
 
 /* ---- create ---- */
-struct creating { struct sandbox_spec sp; struct e2b_found t; struct network_spec net; };
+struct creating { struct sandbox_spec sp; struct e2b_found t; struct network_spec net; struct volume_mount mounts[VOLUMES_PER_SANDBOX]; };
 
 int e2b_read_timeout(struct api *a, struct json *j, const char *key, int64_t def, uint32_t *ret, struct err *e)
 {
@@ -172,21 +174,15 @@ static int read_create(struct api *a, struct json *j, bool v2, struct creating *
 {
     struct sandbox_spec *sp = &c->sp;
     struct str ref = {0};
-    struct json *mounts = NULL;
     bool secure;
     if (json_str(j, "templateID", &ref, true, e) || e2b_read_timeout(a, j, "timeout", v2 ? 300 : 15, &sp->timeout_s, e))
         return -1;
     if (!sp->timeout_s)
         return err_set(e, E_INVALID, "Timeout must be greater than 0");
     if (catalogue_resolve(api_e2b(a), ref.p, &c->t, e) || body_env(j, "envVars", &sp->env, e) || body_meta(j, "metadata", &sp->metadata, e) ||
-        read_isolation(sp, e) || read_lifecycle(j, sp, e) || e2b_network_read(a, j, &sp->options, &c->net, e) || json_arr(j, "volumeMounts", &mounts, false, e) ||
+        read_isolation(sp, e) || read_lifecycle(j, sp, e) || e2b_network_read(a, j, &sp->options, &c->net, e) || e2b_mounts_read(a, j, c->mounts, sp, e) ||
         json_bool(j, "secure", true, &secure, e))
         return -1;
-    if (json_len(mounts)) {
-        struct str name = {0};
-        (void)json_str(json_at(mounts, 0), "name", &name, false, NULL);
-        return err_set(e, E_INVALID, "invalid mounts: volume '%.64s' not found", name.p ? name.p : "");
-    }
     if (json_len(json_get(j, "iam")))
         return err_set(e, E_INVALID, "iam: workload identity is not supported");
     if (!secure && !v2)

@@ -113,6 +113,13 @@ struct json *e2b_parse_or_empty(const char *p, size_t n, struct err *e);
 int e2b_extend(struct sandbox *sb, uint32_t seconds, struct err *e); /* never shortens */
 http_handler e2b_create, e2b_create_v2, e2b_get, e2b_delete, e2b_timeout, e2b_refresh, e2b_network, e2b_later, e2b_none,
     e2b_empty, e2b_refuse, e2b_health;
+/* -- volumes.c, volume_content.c -- */
+struct volume;
+struct volume_mount;
+struct volume *e2b_volume(struct api *a, struct http_stream *s); /* of {volume}; NULL: the 404 is out */
+void e2b_put_mounts(struct jw *w, const struct sandbox *sb);
+int e2b_mounts_read(struct api *a, struct json *j, struct volume_mount *at /* VOLUMES_PER_SANDBOX */, struct sandbox_spec *sp, struct err *e);
+http_handler e2b_volumes, e2b_volume_new, e2b_volume_get, e2b_volume_delete, e2b_volume_content;
 http_handler e2b_pause, e2b_connect, e2b_resume; /* lifecycle.c */
 /* -- network.c -- */
 struct network_spec;

@@ -1,8 +1,8 @@
-/* GET /files: one file, at the pace of the slower side. A file of known size
- * is sent with its length and the connection is cut if it turns out shorter; a
- * file that says 0 may still have content (/proc) and is then sent in chunks. */
+/* GET /files: one file; what its upload says of metadata; how file errors are told. */
 #include "api/e2b/envd.h"
 #include "api/params.h"
+#include "api/transfer.h"
+#include "base/list.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -68,106 +68,17 @@ char **e2b_files_metadata(const struct http_head *h, struct err *e)
     return ret;
 }
 
-struct out {
-    struct req r;
-    struct file_read *f;
-    char id[22], user[65];
-    uint64_t left;
-    size_t owed;
-    bool known; /* the length was promised */
-};
+struct out { struct sending s; char id[22], user[65]; };
 
-static void out_fini(void *arg)
+static void out_fail(struct sending *s, const struct err *e)
 {
-    struct out *st = arg;
-    if (st->f)
-        file_read_cancel(st->f);
-}
-
-static void out_drain(struct http_stream *s, void *arg)
-{
-    struct out *st = arg;
-    (void)s;
-    size_t n = st->owed;
-    st->owed = 0;
-    if (st->f && n)
-        file_read_consumed(st->f, n);
-}
-
-static void out_fail(struct out *st, const struct err *e)
-{
-    e2b_files_fail(st->r.api, st->r.s, st->id, e, st->user);
-    req_end(&st->r);
-}
-
-static void out_opened(void *arg, const struct file_entry *en)
-{
-    struct out *st = arg;
-    if (en->type == 'd') {
-        struct err e;
-        err_set(&e, E_INVALID, "path '%.190s' is a directory", en->path);
-        out_fail(st, &e);
-        return;
-    }
-    (void)http_header(st->r.s, "Cache-Control", "no-store"); /* nothing is sent yet: it cannot be too late */
-    if (en->type == 'f' && en->size > 0) {
-        st->known = true;
-        st->left = en->size;
-        (void)http_reply_start_len(st->r.s, 200, "application/octet-stream", st->left); /* fails only when the client left */
-    }
-    if (http_is(st->r.s, "HEAD")) {
-        if (!st->known)
-            (void)http_reply_start(st->r.s, 200, "application/octet-stream"); /* as above */
-        http_end(st->r.s);
-        req_end(&st->r);
-    }
-}
-
-static void out_data(void *arg, const unsigned char *p, size_t n)
-{
-    struct out *st = arg;
-    size_t want = n;
-    if (st->r.over)
-        return;
-    if (st->known && want > st->left)
-        want = (size_t)st->left; /* it grew while we read: the promise stands */
-    if (!http_started(st->r.s))
-        (void)http_reply_start(st->r.s, 200, "application/octet-stream"); /* as above */
-    (void)http_write(st->r.s, p, want); /* as above */
-    st->left -= st->known ? want : 0;
-    if (st->known && !st->left) {
-        http_end(st->r.s);
-        req_end(&st->r);
-    } else if (http_writable(st->r.s)) {
-        file_read_consumed(st->f, n);
-    } else {
-        st->owed += n;
-    }
-}
-
-static void out_done(void *arg, const struct err *e, uint64_t sent)
-{
-    struct out *st = arg;
-    (void)sent;
-    st->f = NULL;
-    if (st->r.over)
-        return;
-    if (!http_started(st->r.s) && e) {
-        out_fail(st, e);
-        return;
-    }
-    if (e || st->left)
-        http_abort(st->r.s);
-    else if (!http_started(st->r.s))
-        http_reply(st->r.s, 200, "application/octet-stream", NULL, 0);
-    else
-        http_end(st->r.s);
-    req_end(&st->r);
+    struct out *st = container_of(s, struct out, s);
+    e2b_files_fail(s->r.api, s->r.s, st->id, e, st->user);
+    req_end(&s->r);
 }
 
 void e2b_files_get(struct api *a, struct http_stream *s, struct sandbox *sb)
 {
-    static const struct file_read_ops ops = {.opened = out_opened, .data = out_data, .done = out_done};
     struct err e = {0};
     auto_buf path_buf = {0}, user_buf = {0};
     const char *path = param_str(s, "path", &path_buf), *user;
@@ -175,13 +86,9 @@ void e2b_files_get(struct api *a, struct http_stream *s, struct sandbox *sb)
         e2b_problem(s, 400, "%s", e.msg);
         return;
     }
-    struct out *st = req_new(a, s, sizeof *st, out_fini);
+    struct out *st = sending_new(a, s, sizeof *st, out_fail);
     memcpy(st->id, sb->id, sizeof st->id);
     (void)snprintf(st->user, sizeof st->user, "%s", user ? user : "");
-    http_on_drain(s, out_drain, st);
-    st->f = file_read_start(sb, path, user, 0, UINT64_MAX, &ops, st, &e);
-    if (st->f)
-        req_watch(&st->r);
-    else
-        out_fail(st, &e);
+    if (sending_start(&st->s, sandbox_agent(sb, &e), path, user, &e))
+        out_fail(&st->s, &e);
 }

@@ -25,10 +25,11 @@ const struct route e2b_routes[] = {
     {"GET", "/sandboxes/{id}/logs", e2b_logs, 0},
     {"GET", "/v2/sandboxes/{id}/logs", e2b_logs_v2, 0},
     {"GET", "/snapshots", e2b_empty, 0},
-    {"GET", "/volumes", e2b_empty, 0},
-    {"POST", "/volumes", e2b_refuse, 0},
-    {"*", "/volumes/{vid}", e2b_none, 0},
-    {"*", "/volumecontent/{vid}/{what}", e2b_none, ROUTE_OPEN}, /* takes a volume's own token, and there are no volumes */
+    {"GET", "/volumes", e2b_volumes, 0},
+    {"POST", "/volumes", e2b_volume_new, 0},
+    {"GET", "/volumes/{volume}", e2b_volume_get, 0},
+    {"DELETE", "/volumes/{volume}", e2b_volume_delete, 0},
+    {"*", "/volumecontent/{volume}/{what}", e2b_volume_content, ROUTE_OPEN}, /* takes a volume's own token */
     {"GET", "/secrets", e2b_empty, 0},
     {"POST", "/secrets", e2b_refuse, 0},
     {"*", "/secrets/{sid}", e2b_none, 0},

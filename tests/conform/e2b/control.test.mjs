@@ -88,7 +88,6 @@ describe('one sandbox', () => {
       assert.equal((await r.json()).code, 501)
       assert.equal((await post(`/sandboxes/i00000000000000000000/${what}`, {})).status, 404)
     }
-    assert.equal((await post('/volumes', { name: 'v' })).status, 501)
     assert.equal((await post(`/sandboxes/${sbx.sandboxId}/resume`, {})).status, 409)
   })
 })
@@ -185,12 +184,15 @@ describe('refusals', () => {
     await bad({ templateID: 'base', timeout: 100_000_000 }, 400, /^Timeout cannot be greater than \d+ hours$/)
   })
   it('what cannot be enforced', async () => {
-    await bad({ templateID: 'base', network: { allowOut: ['1.1.1.1'] } }, 400)
+    await bad({ templateID: 'base', network: { allowOut: ['example.org'] } }, 400, /denyOut must contain 0\.0\.0\.0\/0/)
+    await bad({ templateID: 'base', network: { denyOut: ['example.org'] } }, 400, /^invalid denied CIDR example\.org/)
+    await bad({ templateID: 'base', network: { maskRequestHost: 'ä' } }, 400)
+    await bad({ templateID: 'base', network: { httpsPorts: [443] } }, 400)
     await bad({ templateID: 'base', network: { egressProxy: { address: 'p:1' } } }, 400)
-    await bad({ templateID: 'base', volumeMounts: [{ name: 'v', path: '/v' }] }, 400, /^invalid mounts:/)
+    await bad({ templateID: 'base', volumeMounts: [{ name: 'none-such', path: '/v' }] }, 400, /^invalid mounts:/)
     await bad({ templateID: 'base', iam: { tokens: { a: {} } } }, 400)
     await bad({ templateID: 'base', autoPauseMemory: false }, 400)
-    await bad({ templateID: 'base', autoPause: true }, 501)
+    await bad({ templateID: 'base', autoPause: true, autoPauseMemory: false, autoResume: { enabled: true } }, 400)
   })
   it('unknown paths have E2B\'s form', async () => {
     const r = await get('/sandboxes/x/y/z')

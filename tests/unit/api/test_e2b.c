@@ -373,7 +373,7 @@ TEST(api, create_refusals)
         {"{\"templateID\":\"base\",\"network\":{\"httpsPorts\":[443]}}", "httpsPorts"},
         {"{\"templateID\":\"base\",\"network\":{\"rules\":{\"a.org\":[{\"transform\":{\"headers\":{\"X\":\"${e2b.identity.tokens.t}\"}}}]}}}", "identity"},
         {"{\"templateID\":\"base\",\"network\":{\"maskRequestHost\":\"a b\"}}", "maskRequestHost"},
-        {"{\"templateID\":\"base\",\"volumeMounts\":[{\"name\":\"v\",\"path\":\"/v\"}]}", "invalid mounts: volume 'v' not found"},
+        {"{\"templateID\":\"base\",\"volumeMounts\":[{\"name\":\"v\"}]}", "invalid mounts: volumeMounts[0].path"},
         {"{\"templateID\":\"base\",\"metadata\":{\"hutch.isolation\":\"none\"}}", "hutch.isolation"}, {"[", "code\":400"}, {"{\"templateID\":7}", "templateID"},
     };
     struct fx *x = fx_new();
