@@ -42,6 +42,20 @@ static int append_file(int out, int in, struct err *e)
     return n < 0 ? err_sys(e, errno, "cannot read the recipe") : 0;
 }
 
+static int put_network(struct cli *x, int body, const char *boundary, const char *net)
+{
+    auto_buf b = {0};
+    struct jw w;
+    if (!net)
+        return 0;
+    jw_init(&w, &b);
+    if (json_network(x, &w, net))
+        return -1;
+    if (dprintf(body, "\r\n--%s\r\nContent-Disposition: form-data; name=\"network\"\r\nContent-Type: application/json\r\n\r\n%s", boundary, b.p) < 0)
+        return err_sys(&x->err, errno, "cannot write a temporary file");
+    return 0;
+}
+
 static int build_recipe(struct cli *x, struct args *a, const char *file, const char *context, struct json **ret)
 {
     char boundary[48], type[96];
@@ -57,6 +71,8 @@ static int build_recipe(struct cli *x, struct args *a, const char *file, const c
     if (context && (dprintf(body, "\r\n--%s\r\nContent-Disposition: form-data; name=\"context\"; filename=\"context.tar\"\r\n"
                                   "Content-Type: application/x-tar\r\n\r\n", boundary) < 0 || tar_write_dir(body, context, &x->err)))
         return err_wrap(&x->err, "packing the context");
+    if (put_network(x, body, boundary, args_str(a, "net", NULL)))
+        return -1;
     if (dprintf(body, "\r\n--%s--\r\n", boundary) < 0)
         return err_sys(&x->err, errno, "cannot write a temporary file");
     off_t len = lseek(body, 0, SEEK_END);
@@ -70,8 +86,8 @@ static int exec_build(struct cli *x, struct args *a)
 {
     const char *file = args_str(a, "file", NULL), *context = args_str(a, "context", NULL);
     auto_json t = NULL;
-    if (context && !file)
-        return cli_usage(x, "template build: --context needs --file");
+    if (!file && (context || args_str(a, "net", NULL)))
+        return cli_usage(x, "template build: --context and --net need --file");
     int rc = file ? build_recipe(x, a, file, context, &t) : build_builtin(x, a->v[0], args_str(a, "builtin", a->v[0]), args_flag(a, "force"), &t);
     return rc ? cli_fail(x) : done(a, t);
 }
@@ -178,11 +194,12 @@ static int exec_rm(struct cli *x, struct args *a)
 static const struct opt json_opts[] = {OPT_JSON, OPT_END};
 static const struct opt build_opts[] = {{"file", 'f', 's', "RECIPE", "a recipe file; - reads it from standard input", "@file"},
                                         {"context", 'c', 's', "DIR", "the folder COPY takes from", "@file"},
+                                        {"net", 0, 's', "MODE", "what RUN steps may reach: none, open or allow=host,@preset,… (none)", "none open allow="},
                                         {"builtin", 0, 's', "NAME", "a built-in recipe (default: the one called like the template)", "base code-interpreter isolate"},
                                         {"force", 0, 'f', NULL, "build again even if nothing changed", NULL},
                                         OPT_JSON,
                                         OPT_END};
-static const struct cmd t_build = {.name = "build", .usage = "NAME [-f RECIPE [-c DIR]]", .help = "build a template", .opts = build_opts, .min = 1, .max = 1, .words = "@template", .exec = exec_build};
+static const struct cmd t_build = {.name = "build", .usage = "NAME [-f RECIPE [-c DIR] [--net MODE]]", .help = "build a template", .opts = build_opts, .min = 1, .max = 1, .words = "@template", .exec = exec_build};
 static const struct cmd t_ls = {.name = "ls", .usage = "", .help = "list templates", .opts = json_opts, .exec = exec_ls};
 static const struct cmd t_show = {.name = "show", .usage = "NAME", .help = "show a template", .opts = json_opts, .min = 1, .max = 1, .words = "@template", .exec = exec_show};
 static const struct cmd t_rm = {.name = "rm", .usage = "NAME…", .help = "remove templates", .min = 1, .max = -1, .words = "@template", .exec = exec_rm};

@@ -7,6 +7,8 @@
 #include "base/log.h"
 #include "core/build_int.h"
 #include "core/exec.h"
+#include "core/network.h"
+#include "core/trust.h"
 #include "crypto/digest.h"
 #include "image/recipe.h"
 #include "spawn/op.h"
@@ -447,13 +449,14 @@ static void export_start(struct recipe_run *r)
 {
     static const struct exec_ops ops = {.output = export_output, .exited = on_exited, .done = export_done};
     /* GNU tar keeps attributes and stays on one file system; a smaller one gets the names of what is not a mount */
-    static char script[] = "rm -rf " CONTEXT "; command -v tar >/dev/null || { echo 'the image has no tar' >&2; exit 2; }; cd /; "
+    static const char script[] = "rm -rf " CONTEXT "; command -v tar >/dev/null || { echo 'the image has no tar' >&2; exit 2; }; cd /; "
                            "if tar --version 2>/dev/null | grep -q GNU; then "
                            "exec tar --one-file-system --numeric-owner --xattrs --xattrs-include='*' --warning=no-file-ignored "
                            "--exclude=./proc --exclude=./sys --exclude=./dev --exclude=./run -cf - .; fi; set --; "
                            "for f in * .[!.]*; do case $f in proc|sys|dev|run) ;; *) if [ -e \"$f\" ] || [ -L \"$f\" ]; then set -- \"$@\" \"$f\"; fi ;; esac; done; "
                            "exec tar -cf - \"$@\"";
-    char *argv[] = {(char[]){"/bin/sh"}, (char[]){"-c"}, script, NULL};
+    auto_free char *all = xasprintf("%s%s", trust_undo, script);
+    char *argv[] = {(char[]){"/bin/sh"}, (char[]){"-c"}, all, NULL};
     struct exec_spec s = {.argv = argv, .user = "root", .cwd = "/", .timeout_ms = STEP_MS};
     struct sandbox *sb = box(r);
     struct err e;
@@ -524,13 +527,15 @@ static char *cmd_text(const struct recipe_cmd *c)
     return buf_take(&b);
 }
 
-/* Same parent, same text, same context: same template. */
-static char *content_key(const struct template *parent, const char *recipe, size_t n, int context_fd)
+/* Same parent, same text, same network, same context: same template. */
+static char *content_key(const struct template *parent, const struct recipe_spec *s, int context_fd)
 {
     struct sha256 *h = sha256_new();
     char hex[SHA256_HEX], chunk[CHUNK];
     sha256_add(h, parent->id, strlen(parent->id));
-    sha256_add(h, recipe, n);
+    sha256_add(h, s->text.p, s->text.n);
+    if (s->network)
+        sha256_add(h, s->network->text, strlen(s->network->text));
     for (off_t at = 0; context_fd >= 0;) {
         ssize_t k = pread(context_fd, chunk, sizeof chunk, at);
         if (k <= 0)
@@ -542,15 +547,14 @@ static char *content_key(const struct template *parent, const char *recipe, size
     return xstrdup(hex);
 }
 
-struct build *build_recipe(struct core *c, const char *name, const char *text, size_t n, int context_fd, bool force, const struct build_ops *ops,
-                           void *arg, struct err *e)
+struct build *build_recipe(struct core *c, const struct recipe_spec *s, const struct build_ops *ops, void *arg, struct err *e)
 {
-    auto_fd ctx = context_fd;
+    auto_fd ctx = s->context_fd;
     struct recipe rec;
-    if (recipe_parse(text, n, &rec, e))
+    if (recipe_parse(s->text.p, s->text.n, &rec, e))
         return NULL;
     const struct template *parent = template_find(c, rec.debian ? "base" : rec.from, e);
-    struct build *b = parent ? build_new(c, name, "recipe", ops, arg, e) : NULL;
+    struct build *b = parent ? build_new(c, s->name, "recipe", ops, arg, e) : NULL;
     if (!b) {
         recipe_fini(&rec);
         return NULL;
@@ -558,22 +562,22 @@ struct build *build_recipe(struct core *c, const char *name, const char *text, s
     struct recipe_run *r = b->recipe = xcalloc(1, sizeof *r);
     *r = (struct recipe_run){.build = b, .recipe = rec, .parsed = true, .context_fd = take_fd(&ctx), .pipe_w = -1};
     b->t->parent = xstrdup(parent->id);
-    b->t->content_key = content_key(parent, text, n, r->context_fd);
+    b->t->content_key = content_key(parent, s, r->context_fd);
     b->t->user = parent->user ? xstrdup(parent->user) : NULL;
     b->t->workdir = parent->workdir ? xstrdup(parent->workdir) : NULL;
     b->t->start = cmd_text(&rec.start), b->t->ready = cmd_text(&rec.ready);
     kv_copy(&b->t->env, &parent->env);
     kv_copy(&r->env, &parent->env);
     r->user = xstrdup(parent->user ? parent->user : "root"), r->cwd = xstrdup(parent->workdir ? parent->workdir : "/");
-    const struct template *same = template_find(c, name, NULL);
-    if (!force && same && same->content_key && !strcmp(same->content_key, b->t->content_key)) {
+    const struct template *same = template_find(c, s->name, NULL);
+    if (!s->force && same && same->content_key && !strcmp(same->content_key, b->t->content_key)) {
         loop_defer(c->loop, already_there, b);
         return b;
     }
     if (r->context_fd >= 0)
         (void)lseek(r->context_fd, 0, SEEK_SET);
-    struct sandbox_spec spec = {.template = parent->id, .timeout_s = BUILD_S < c->cfg.max_timeout_s ? BUILD_S : c->cfg.max_timeout_s};
-    kv_set(&spec.metadata, S("hutch.build"), str_of(name));
+    struct sandbox_spec spec = {.template = parent->id, .network = s->network, .timeout_s = BUILD_S < c->cfg.max_timeout_s ? BUILD_S : c->cfg.max_timeout_s};
+    kv_set(&spec.metadata, S("hutch.build"), str_of(s->name));
     struct ref *ref = ref_new(c, b->t->id);
     build_stage(b, 2, 60);
     int rc = sandbox_create(c, &spec, created, ref, e);

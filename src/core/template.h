@@ -38,8 +38,15 @@ struct build_ops {
 };
 /* A built-in recipe ("base", "code-interpreter", "isolate"). Already there and !force: done at once with it. */
 struct build *build_builtin(struct core *c, const char *name, const char *builtin, bool force, const struct build_ops *ops, void *arg, struct err *e);
-/* recipe text; context_fd: a tar file (taken) or -1. */
-struct build *build_recipe(struct core *c, const char *name, const char *recipe, size_t n, int context_fd, bool force, const struct build_ops *ops, void *arg, struct err *e);
+struct network_spec;
+struct recipe_spec {
+    const char *name;
+    struct str text;
+    int context_fd;                     /* a tar file, taken by build_recipe; -1: none */
+    const struct network_spec *network; /* what its steps may reach (core/network.h); NULL: nothing */
+    bool force;
+};
+struct build *build_recipe(struct core *c, const struct recipe_spec *s, const struct build_ops *ops, void *arg, struct err *e);
 /* image_fd: an OCI layout or docker-archive tar, seekable (taken). */
 struct build *build_import(struct core *c, const char *name, int image_fd, const struct build_ops *ops, void *arg, struct err *e);
 void build_cancel(struct build *b); /* the client left: stop it, leave nothing; no callback after this */

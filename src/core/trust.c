@@ -3,9 +3,11 @@
 #include "core/agent.h"
 #include <stdlib.h>
 
-#define BUNDLE "/etc/ssl/certs/ca-certificates.crt"
+#define BUNDLE   "/etc/ssl/certs/ca-certificates.crt"
+#define BUNDLES  BUNDLE " /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/ca-bundle.pem /etc/ssl/cert.pem"
+#define KEYSTORES "/etc/ssl/certs/java/cacerts /usr/lib/jvm/*/lib/security/cacerts"
 #define TRUST_MS 60000
-#define CA     "/etc/hutch/ca.pem"
+#define CA       "/etc/hutch/ca.pem"
 
 /* Runs inside, as root, with the certificate as $1. Again: replaces what it put there before. */
 static const char script[] =
@@ -15,7 +17,7 @@ static const char script[] =
     "printf '%s' \"$1\" >" CA "\n"
     "cp " CA " /usr/local/share/ca-certificates/hutch-gate.crt\n"
     "[ -e " BUNDLE " ] || : >" BUNDLE "\n"
-    "for b in " BUNDLE " /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/ca-bundle.pem /etc/ssl/cert.pem; do\n"
+    "for b in " BUNDLES "; do\n"
     "  [ -f \"$b\" ] || continue\n"
     "  { sed '/^# hutch gate$/,/^# hutch gate end$/d' \"$b\"; echo '# hutch gate'; cat " CA "; echo '# hutch gate end'; } >/etc/hutch/bundle\n"
     "  cat /etc/hutch/bundle >\"$b\"\n"
@@ -25,11 +27,26 @@ static const char script[] =
     "  ln -sf " CA " \"/etc/ssl/certs/$(openssl x509 -noout -hash -in " CA ").0\"\n"
     "fi\n"
     "if command -v keytool >/dev/null 2>&1; then\n"
-    "  for k in /etc/ssl/certs/java/cacerts /usr/lib/jvm/*/lib/security/cacerts; do\n"
+    "  for k in " KEYSTORES "; do\n"
     "    [ -f \"$k\" ] || continue\n"
     "    keytool -delete -alias hutch-gate -keystore \"$k\" -storepass changeit >/dev/null 2>&1 || :\n"
     "    keytool -importcert -noprompt -alias hutch-gate -file " CA " -keystore \"$k\" -storepass changeit >/dev/null 2>&1 || :\n"
     "  done\n"
+    "fi\n";
+
+const char trust_undo[] =
+    "if [ -f " CA " ]; then\n"
+    "  for b in " BUNDLES "; do\n"
+    "    [ -f \"$b\" ] || continue\n"
+    "    awk 'NR == FNR { ca = ca $0 \"\\n\"; next } /^# hutch gate/ { next } /-----BEGIN/ { cert = \"\"; within = 1 }\n"
+    "      within { cert = cert $0 \"\\n\" } !within { print } /-----END/ { within = 0; if (cert != ca) printf \"%s\", cert }' " CA " \"$b\" >/etc/hutch/bundle &&\n"
+    "      cat /etc/hutch/bundle >\"$b\"\n"
+    "  done\n"
+    "  rm -f /etc/hutch/bundle /usr/local/share/ca-certificates/hutch-gate.crt /etc/ssl/certs/hutch-gate.pem " CA "\n"
+    "  find -L /etc/ssl/certs -type l -exec rm -f {} +\n" /* links to it, which lead nowhere now */
+    "  if command -v keytool >/dev/null 2>&1; then for k in " KEYSTORES "; do\n"
+    "    [ -f \"$k\" ] && keytool -delete -alias hutch-gate -keystore \"$k\" -storepass changeit >/dev/null 2>&1\n"
+    "  done; fi\n"
     "fi\n";
 
 struct trust { struct call *call; bool ok; void (*done)(void *arg, const struct err *e); void *arg; };

@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 
+import oci
 from hutchtest import *
 from outside import ENV, logged, outside
 from registries import Ceiling, Site, servers
@@ -58,6 +59,31 @@ def apt_from_the_hosts_mirror(t):
     contains(run(box, "hello"), "Hello, world!")
     logged(t, box, kind="http", rule="allow preset-apt", method="GET")
     equal(run(box, "python3 -c 'import socket; socket.getaddrinfo(\"elsewhere.test\", 80)' 2>/dev/null || echo closed").strip(), "closed")
+
+
+@plain
+@shared_daemon("registries-container", HUTCH_NETWORK_CEILING=Ceiling(), HUTCH_POOL_VM=0, HUTCH_POOL_PRESTARTED=0, HUTCH_POOL_CONTAINER=1, HUTCH_DEFAULT_ISOLATION="container")
+@timeout(LONG)
+@leak_slack("fd", "hutchd: ", 12, "images of a new template stay open while it is warm")
+def build_steps_install_packages(t):
+    need("apt")
+    need("pip")
+    recipe = "FROM base\nUSER root\nRUN apt-get update && apt-get install -y --no-install-recommends hello && rm -rf /var/lib/apt/lists/*\nRUN pip install --break-system-packages six && update-ca-certificates\nUSER user\n"
+    t.cleanup_later(t.c.delete, "/v1/templates/installed")
+
+    def build(network):
+        kind, body = oci.recipe_form(recipe, network=network)
+        return list(t.c.stream("POST", "/v1/templates/installed/build", body=body, headers={"Content-Type": kind}, deadline=LONG - 20).events())
+    evs = build(None)
+    equal(evs[-1]["event"], "error", "closed unless it is given a network")
+    evs = build({"presets": ["apt", "pip"]})
+    equal(evs[-1]["event"], "done", "\n".join(e.get("line", "") for e in evs[-20:]) + str(evs[-1]))
+    box = t.create(template="installed", isolation="container")
+    contains(run(box, "hello; python3 -c 'import six; print(\"got\", six.__version__)'"), "got ")
+    # nothing of the build's own gate stays: not its certificate, wherever a step has spread it, nor where the tools went
+    equal(run(box, "find /etc /usr/local/share -name '*hutch-gate*' -o -path /etc/hutch/ca.pem; grep -l 'hutch gate' -r /etc/ssl; for f in /etc/ssl/certs/ca-certificates.crt; do "
+              "openssl crl2pkcs7 -nocrl -certfile $f | openssl pkcs7 -print_certs -noout | grep 'hutch gate'; done; env | grep -i 'PIP_\\|CERT'; true").strip(), "")
+    equal(box.info()["network"], {"mode": "none"})
 
 
 # ---- a host whose tools are set to servers of the test ---------------------------------------------------------------

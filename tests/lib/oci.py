@@ -150,7 +150,7 @@ def member(name, data=b"", type=tarfile.REGTYPE, link="", mode=0o644, size=None,
     return i, (data if type == tarfile.REGTYPE else None)
 
 
-def recipe_form(recipe, context=None):
+def recipe_form(recipe, context=None, network=None):
     """multipart/form-data for a template build: (content type, body)."""
     mark = "hutch-test-boundary-7f3a9c"
     parts = [f'--{mark}\r\nContent-Disposition: form-data; name="recipe"\r\nContent-Type: text/plain\r\n\r\n'.encode(),
@@ -158,5 +158,7 @@ def recipe_form(recipe, context=None):
     if context is not None:
         parts += [f'--{mark}\r\nContent-Disposition: form-data; name="context"; filename="context.tar"\r\n'
                   f'Content-Type: application/x-tar\r\n\r\n'.encode(), context, b"\r\n"]
+    if network is not None:
+        parts.append(f'--{mark}\r\nContent-Disposition: form-data; name="network"\r\n\r\n{json.dumps(network)}\r\n'.encode())
     parts.append(f"--{mark}--\r\n".encode())
     return f"multipart/form-data; boundary={mark}", b"".join(parts)

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/enc.h"
 #include "base/fd.h"
+#include "core/network.h"
 #include "crypto/digest.h"
 #include <dirent.h>
 #include <errno.h>
@@ -23,6 +24,7 @@
 #define PAGE       100
 #define URL_NS     (3600 * NS_PER_S)
 #define FILES_KEPT_NS (7 * 24 * 3600 * NS_PER_S)
+#define BUILD_NETWORK "{\"mode\":\"open\"}" /* E2B's default; behind the gate like any other */
 
 static struct e2b_template *find_template(struct http_stream *s, struct api *a)
 {
@@ -473,7 +475,16 @@ static void start_core(struct e2b_build *b, struct e2b_recipe *r, bool force)
         return;
     }
     core_name(b);
-    b->core = build_recipe(api_core(b->api), b->core_name, r->text.p, r->text.n, ctx, true, &ops, b, &e);
+    struct recipe_spec spec = {.name = b->core_name, .text = {r->text.p, r->text.n}, .context_fd = ctx, .force = true};
+    struct network_spec net = {0};
+    auto_json open = json_parse_obj(BUILD_NETWORK, sizeof BUILD_NETWORK - 1, &e);
+    if (network_parse(api_core(b->api), open, &net, &e)) {
+        failed(b, e.msg, "base");
+        return;
+    }
+    spec.network = &net;
+    b->core = build_recipe(api_core(b->api), &spec, &ops, b, &e);
+    network_spec_free(&net);
     if (!b->core && b->state == BUILD_BUILDING) {
         auto_buf msg = {0};
         char step[12];

@@ -5,8 +5,10 @@
 #include "api/native/native.h"
 #include "api/ndjson.h"
 #include "api/params.h"
+#include "api/schema.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "core/network.h"
 #include "http/multipart.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -22,9 +24,9 @@ struct building {
     bool force;
     /* upload */
     struct multipart *mp;
-    struct buf recipe;
-    bool has_recipe;
-    enum { PART_NONE, PART_RECIPE, PART_CONTEXT } part;
+    struct buf recipe, network;
+    bool has_recipe, has_network;
+    enum { PART_NONE, PART_RECIPE, PART_CONTEXT, PART_NETWORK } part;
     int fd;
     uint64_t got, max;
     struct err err; /* set by a multipart callback that stopped */
@@ -42,7 +44,7 @@ static void building_fini(void *arg)
         build_cancel(st->b);
     nd_fini(&st->nd);
     multipart_free(st->mp);
-    buf_free(&st->recipe);
+    buf_free(&st->recipe), buf_free(&st->network);
     if (st->fd >= 0)
         close(st->fd);
     free(st->name);
@@ -240,7 +242,12 @@ static int on_part(void *arg, struct str name, struct str filename, struct str t
         st->part = PART_CONTEXT;
         return open_upload(st, &st->err) ? 0 : -1;
     }
-    return err_set(&st->err, E_INVALID, "the form has a part '%.*s'; one recipe and one context are expected", (int)(name.n > 64 ? 64 : name.n),
+    if (str_eqz(name, "network") && !st->has_network) {
+        st->part = PART_NETWORK;
+        st->has_network = true;
+        return 0;
+    }
+    return err_set(&st->err, E_INVALID, "the form has a part '%.*s'; one recipe, one context and one network are expected", (int)(name.n > 64 ? 64 : name.n),
                    name.p ? name.p : "");
 }
 
@@ -249,9 +256,11 @@ static int on_part_data(void *arg, const char *p, size_t n)
     struct building *st = arg;
     if (st->part == PART_CONTEXT)
         return store(st, p, n, &st->err);
-    if (n > RECIPE_MAX - st->recipe.n)
-        return err_set(&st->err, E_TOO_LARGE, "recipe: at most %u bytes", RECIPE_MAX);
-    buf_put(&st->recipe, p, n);
+    bool net = st->part == PART_NETWORK;
+    struct buf *to = net ? &st->network : &st->recipe;
+    if (n > RECIPE_MAX - to->n)
+        return err_set(&st->err, E_TOO_LARGE, "%s: at most %u bytes", net ? "network" : "recipe", RECIPE_MAX);
+    buf_put(to, p, n);
     return 0;
 }
 
@@ -274,9 +283,20 @@ static void on_form_data(struct http_stream *s, void *arg, const char *p, size_t
         form_failed(st, &e);
 }
 
+static int read_network(struct building *st, struct network_spec *ret, struct err *e)
+{
+    if (!st->has_network)
+        return 0;
+    auto_json j = body_parse(st->network.p, st->network.n, "Network", e);
+    if (!j)
+        return err_wrap(e, "network");
+    return network_parse(api_core(st->r.api), j, ret, e);
+}
+
 static void on_form_end(struct http_stream *s, void *arg)
 {
     struct building *st = arg;
+    struct network_spec net = {0};
     struct err e = {.code = E_INTERNAL};
     (void)s;
     if (st->r.over)
@@ -286,13 +306,19 @@ static void on_form_end(struct http_stream *s, void *arg)
         bad = err_set(&e, E_INVALID, "recipe: missing; the form needs a part of that name");
     if (!bad && !str_utf8((struct str){st->recipe.p, st->recipe.n}))
         bad = err_set(&e, E_INVALID, "recipe: must be UTF-8 text");
+    if (!bad)
+        bad = read_network(st, &net, &e);
     if (bad) {
         form_failed(st, &e);
         return;
     }
     if (st->fd >= 0)
         (void)lseek(st->fd, 0, SEEK_SET); /* a regular file */
-    begin(st, build_recipe(api_core(st->r.api), st->name, st->recipe.p, st->recipe.n, take_fd(&st->fd), st->force, &ops, st, &e), &e);
+    struct recipe_spec spec = {.name = st->name, .text = {st->recipe.p, st->recipe.n}, .context_fd = take_fd(&st->fd), .force = st->force};
+    if (st->has_network)
+        spec.network = &net;
+    begin(st, build_recipe(api_core(st->r.api), &spec, &ops, st, &e), &e);
+    network_spec_free(&net);
 }
 
 void templates_build(struct http_stream *s, void *a)

@@ -67,7 +67,7 @@ const struct api_route native_routes[] = {
     {"POST",   "/v1/templates", templates_builtin, 0, "buildBuiltin", "Build a built-in recipe", NULL, "TemplateCreate", "200 lines BuildEvent"},
     {"GET",    "/v1/templates/{name}", templates_get, 0, "getTemplate", "One template, by name or id", NULL, NULL, "200 Template"},
     {"DELETE", "/v1/templates/{name}", templates_delete, 0, "removeTemplate", "Remove a template", NULL, NULL, "204"},
-    {"POST",   "/v1/templates/{name}/build", templates_build, 0, "buildTemplate", "Build from a recipe part and an optional context part (tar)",
+    {"POST",   "/v1/templates/{name}/build", templates_build, 0, "buildTemplate", "Build from a recipe part, and perhaps a context part (tar) and a network part (Network: what its steps may reach)",
                "force:b", "form", "200 lines BuildEvent"},
     {"POST",   "/v1/templates/{name}/import", templates_import, 0, "importTemplate", "Build from an OCI layout or docker-archive tar",
                NULL, "bytes", "200 lines BuildEvent"},

@@ -559,12 +559,12 @@ static inline void fake_upload(int fd)
     if (fd >= 0)
         close(fd);
 }
-struct build *build_recipe(struct core *c, const char *name, const char *r, size_t n, int fd, bool f, const struct build_ops *ops, void *arg, struct err *e)
+struct build *build_recipe(struct core *c, const struct recipe_spec *s, const struct build_ops *ops, void *arg, struct err *e)
 {
-    (void)c, (void)name, (void)f;
+    (void)c;
     F.recipe.n = 0;
-    buf_put(&F.recipe, r, n);
-    fake_upload(fd);
+    buf_put(&F.recipe, s->text.p, s->text.n);
+    fake_upload(s->context_fd);
     return fake_build(ops, arg, e);
 }
 struct build *build_import(struct core *c, const char *n, int fd, const struct build_ops *ops, void *arg, struct err *e)
