@@ -9,7 +9,7 @@ _hutch_from() {
     esac
     mapfile -t COMPREPLY < <(compgen -W "$w" -- "$cur")
 }
-_hutch_verbs='up down run create ls info exec sh cp logs kill timeout keepalive ps pause resume fork snapshot snapshots eval template volume key net url metrics top events egress doctor bench mcp completion version help'
+_hutch_verbs='up down run create ls info exec sh cp logs kill timeout keepalive ps pause resume recover fork snapshot snapshots eval template volume key net url metrics top events egress doctor bench mcp completion version help'
 _hutch() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb='' sub='' i words='' opts='' args=''
     COMPREPLY=()
@@ -69,6 +69,7 @@ _hutch() {
     'logs') opts='--limit --json --help' args='@id' ;;
     'kill') opts='--help' args='@id' ;;
     'timeout') opts='--json --help' args='@id' ;;
+    'recover') opts='--json --help' args='@id' ;;
     'keepalive') opts='--json --help' args='@id' ;;
     'ps') opts='--json --help' args='@id' ;;
     'pause') opts='--json --help' args='@id' ;;

@@ -12,6 +12,8 @@ const struct schema schemas[] = {
     {"SandboxPatch", "name:s? metadata:m timeout_s:i on_timeout:=kill|pause idle_timeout_s:i on_idle:=kill|pause"},
     {"SandboxTimeout", "timeout_s!:i"},
     {"KeepAlive", "timeout_s:i"},
+    {"SandboxRecover", "timeout_s:i"},
+    {"Recovered", "sandbox!:Sandbox lost!:[s]"},
     {"SandboxPause", "memory:b standby:b"},
     {"SandboxResume", "timeout_s:i memory:b"},
     {"Paused", "kind!:=disk|standby memory!:b at!:t? bytes!:i reason!:=call|timeout|idle|shutdown"},

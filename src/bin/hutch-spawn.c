@@ -1,12 +1,57 @@
 /* hutch-spawn: the only root code that runs after start. Everything it can be
- * asked is in spawn/op.h. */
+ * asked is in spawn/op.h.
+ *
+ * Two processes: the spawner, and a watcher that does nothing but wait for its
+ * end and start it again when it did not end by its own will. hutchd could not:
+ * it has given up root by then. docs/decisions/021-spawner-watched.md */
 #include "base/log.h"
 #include "base/str.h"
 #include "spawn/server.h"
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define QUICK_S   2 /* one that ends sooner cannot be helped by starting it again */
+#define QUICK_MAX 5
+
+static volatile sig_atomic_t child;
+static void pass_on(int sig) { (void)kill((pid_t)child, sig); }
+
+/* Returns in the spawner. In the watcher it does not. */
+static void watch(void)
+{
+    const struct sigaction sa = {.sa_handler = pass_on};
+    int quick = 0;
+    for (;;) {
+        time_t begun = time(NULL);
+        int status = 0;
+        pid_t pid = fork();
+        if (!pid)
+            return;
+        if (pid < 0)
+            exit(1);
+        child = pid;
+        (void)prctl(PR_SET_NAME, "hutch-watch");
+        (void)sigaction(SIGTERM, &sa, NULL);
+        (void)sigaction(SIGINT, &sa, NULL);
+        while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+        }
+        if (WIFEXITED(status) && !WEXITSTATUS(status))
+            exit(0);
+        quick = time(NULL) - begun < QUICK_S ? quick + 1 : 0;
+        (void)fprintf(stderr, "hutch-spawn: ended with %s %d%s\n", WIFSIGNALED(status) ? "signal" : "status", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
+                      quick < QUICK_MAX ? ", starting it again" : " again and again: giving up");
+        if (quick == QUICK_MAX)
+            exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+        (void)usleep(20000);
+    }
+}
 
 static int usage(void)
 {
@@ -44,7 +89,8 @@ int main(int argc, char **argv)
         strlen(s.share) > 256 || strlen(s.bin) > 256)
         return usage();
     s.allow_uid = (uint32_t)uid;
-    for (int sig = 1; sig < 32; sig++) /* what our starter ignored, sandboxes must not */
+    watch();
+    for (int sig = 1; sig < 32; sig++) /* what our starter ignored and the watcher catches, sandboxes must not */
         (void)signal(sig, SIG_DFL);
     log_init("hutch-spawn", LOG_INFO);
     if (server_init(&s, &e)) {

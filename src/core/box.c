@@ -202,6 +202,12 @@ void box_on_exit(struct box *b, const struct sp_exit *ex)
         ended(b, END_GUEST_EXIT, "the guest shut itself down", false);
 }
 
+void box_spawner_lost(struct box *b)
+{
+    if (b->phase != BOX_STARTING) /* a start hears of it by its own call */
+        ended(b, END_HOST_FAULT, "hutch-spawn ended and took the sandbox with it", true);
+}
+
 static void on_broken(void *arg, const struct err *why)
 {
     struct box *b = arg;
@@ -602,6 +608,7 @@ void box_adopt(struct core *c, const char *id, const struct box_spec *spec, box_
     struct box *b = box_new(c, spec);
     struct err e;
     (void)snprintf(b->id, sizeof b->id, "%s", id);
+    b->keep_files = true; /* who ends it decides */
     b->cb = cb, b->cb_arg = arg;
     map_set(&c->boxes, b->id, b);
     struct sp_req q = {.op = SP_ATTACH};

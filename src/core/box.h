@@ -91,4 +91,5 @@ void box_remove_files(struct core *c, const char *id, void (*done)(void *arg), v
 int box_ask_oom(struct box *b, uint64_t *seen, void (*cb)(void *arg, const struct err *e, bool oom), void *arg);
 void box_stat(struct box *b, void (*cb)(void *arg, const struct err *e, const struct sp_stat *st), void *arg);
 void box_on_exit(struct box *b, const struct sp_exit *ex); /* from the spawner's event */
+void box_spawner_lost(struct box *b);                      /* … which took it along */
 void box_leave(struct box *b);                             /* the daemon stops and leaves it running: forget without killing */

@@ -128,10 +128,10 @@ void build_cancel(struct build *b)
     build_free(b);
 }
 
-void builds_cancel(struct core *c)
+void builds_cancel(struct core *c, enum err_code code, const char *why)
 {
     struct err e;
-    err_set(&e, E_CANCELED, "the daemon is stopping");
+    err_set(&e, code, "%s", why);
     while (!list_empty(&c->builds))
         build_fail(container_of(c->builds.next, struct build, link), &e);
 }

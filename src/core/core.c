@@ -27,7 +27,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SWEEP_NS (60 * NS_PER_S)
+#define SWEEP_NS       (60 * NS_PER_S)
+#define SPAWN_AGAIN_NS (100 * NS_PER_MS)
 
 struct loop *core_loop(struct core *c) { return c->loop; }
 const struct config *core_config(struct core *c) { return &c->cfg; }
@@ -54,15 +55,33 @@ static void on_lost(void *ctx, const struct err *why)
         return;
     }
     log_error("hutch-spawn is gone: %s", why->msg);
-    struct map_entry *en;
-    size_t i = 0;
-    while ((en = map_next(&c->sandboxes, &i))) {
-        struct sandbox *sb = en->value;
-        if (sb->box)
-            sandbox_box_ended(sb, END_HOST_FAULT, "hutch-spawn ended and took the sandbox with it", true);
-    }
-    isolate_spawner_lost(c);
     event_emit(c, "host.spawn-lost", NULL, NULL);
+    struct map_entry *en;
+    for (size_t i = 0; (en = map_next(&c->boxes, &i));)
+        box_spawner_lost(en->value);
+    isolate_spawner_lost(c);
+    builds_cancel(c, E_UNAVAILABLE, "hutch-spawn ended and took the build with it: build again");
+    egress_spawner_lost(c);
+    timer_arm(&c->spawn_again, SPAWN_AGAIN_NS);
+}
+
+/* Its watcher starts another (bin/hutch-spawn.c), which kills what the old one left before it listens. */
+static void on_spawn_again(void *arg)
+{
+    struct core *c = arg;
+    struct err e;
+    if (c->stopping)
+        return;
+    if (spawn_client_again(c->spawn, &e)) {
+        timer_arm(&c->spawn_again, SPAWN_AGAIN_NS);
+        return;
+    }
+    c->spawn_lost = false;
+    log_info("hutch-spawn is back");
+    recover_sweep(c);
+    egress_spawner_back(c);
+    pool_refill(c);
+    event_emit(c, "host.spawn-back", NULL, NULL);
 }
 
 static int load_row(void *arg, const struct sandbox_row *r)
@@ -140,6 +159,7 @@ struct core *core_new(struct loop *l, struct jobs *jobs, const struct config *cf
     c->loop = l, c->jobs = jobs, c->cfg = *cfg, c->home_fd = c->templates_fd = -1;
     list_init(&c->keys), list_init(&c->followers), list_init(&c->builds), list_init(&c->isolates), list_init(&c->refs);
     timer_init(&c->sweep, l, on_sweep, c);
+    timer_init(&c->spawn_again, l, on_spawn_again, c);
     c->home_fd = open(cfg->home, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (c->home_fd < 0) {
         err_sys(e, errno, "opening %s", cfg->home);
@@ -211,6 +231,8 @@ static void stop_finish(struct core *c)
     struct err e;
     struct sp_req q = {.op = SP_SHUTDOWN};
     event_emit(c, "host.stopped", NULL, NULL);
+    if (c->spawn_lost && !spawn_client_again(c->spawn, &e))
+        c->spawn_lost = false; /* a new one came up just now */
     if (c->keep || c->spawn_lost || spawn_call(c->spawn, &q, NULL, 0, shutdown_taken, NULL, &e)) {
         stopped(c);
         return;
@@ -270,7 +292,7 @@ void core_stop(struct core *c, bool keep, void (*done)(void *arg), void *arg)
     if (c->stopping)
         return;
     c->stopping = true, c->keep = keep, c->stop_fn = done, c->stop_arg = arg;
-    builds_cancel(c);
+    builds_cancel(c, E_CANCELED, "the daemon is stopping");
     pool_stop(c);
     c->stop_waiting = 1;
     struct map_entry *en;
@@ -312,6 +334,7 @@ void core_free(struct core *c)
     if (!c)
         return;
     timer_stop(&c->sweep);
+    timer_stop(&c->spawn_again);
     policy_stop(c);
     pool_stop(c);
     isolate_free(c);

@@ -439,6 +439,13 @@ bool egress_exited(struct core *c, const struct sp_exit *ex)
     return true;
 }
 
+void egress_spawner_lost(struct core *c)
+{
+    c->egress->running = c->egress->starting = false;
+    timer_stop(&c->egress->restart);
+}
+void egress_spawner_back(struct core *c) { start_process(c->egress); }
+
 void egress_start(struct core *c)
 {
     static const struct gate_client_ops ops = {.on_up = on_up, .on_down = on_down, .on_record = on_record};

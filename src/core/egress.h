@@ -24,6 +24,8 @@ void egress_start(struct core *c);
 void egress_stop(struct core *c);                                 /* the daemon ends; the gate serves on */
 void egress_recovered(struct core *c);                            /* all boxes that still live are known: what the gate serves beyond them can go */
 bool egress_exited(struct core *c, const struct sp_exit *ex);     /* false: not its */
+void egress_spawner_lost(struct core *c);                         /* the process went with it */
+void egress_spawner_back(struct core *c);
 bool egress_up(const struct core *c);
 struct gate_client *egress_client(struct core *c);
 /* Serve this box by this policy: new, or changed. Answers once the gate has it in force; a gate that is away is waited for, ten

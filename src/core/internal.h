@@ -29,6 +29,7 @@ struct core {
     struct store *store;
     struct spawn_client *spawn;
     bool spawn_lost;
+    struct timer spawn_again; /* while it is lost: is there a new one? */
     int home_fd, templates_fd;
     char host_boot_id[40];
     struct map sandboxes, names, boxes; /* id -> sandbox, name -> sandbox, box id -> box */
@@ -90,6 +91,8 @@ void sandbox_configure_box(struct sandbox *sb, void (*cb)(void *arg, struct box 
 void sandbox_tell_identity(struct sandbox *sb, void (*cb)(void *arg, struct box *b, const struct err *e), void *arg);
 void sandbox_resumed(struct sandbox *sb); /* adopted: running again */
 void sandbox_lost(struct sandbox *sb, enum end_reason why, const char *message); /* its box is not there any more */
+int sandbox_ended_err(const struct sandbox *sb, struct err *e); /* E_GONE and why; -1 */
+bool sandbox_has_files(const struct sandbox *sb); /* boxes/<box> is there */
 void sandbox_store(struct sandbox *sb, void (*done)(void *arg, const struct err *e), void *arg);
 void sandbox_forget(struct sandbox *sb);
 void sandbox_sweep(struct core *c);
@@ -97,8 +100,9 @@ void sandbox_environment(const struct sandbox *sb, struct kv *ret); /* what ever
 /* template.c, build.c */
 void template_tool_exit(struct core *c, const struct sp_exit *ex); /* an exit that is no box's */
 void template_warm(struct core *c, struct template *t);            /* make its default pool classes exist */
-void builds_cancel(struct core *c);
+void builds_cancel(struct core *c, enum err_code code, const char *why);
 int template_unlink(struct core *c, const char *id, struct err *e); /* worker */
 int core_load_kernel(struct core *c, struct err *e);
 /* recover.c */
+void recover_sweep(struct core *c); /* what lies in boxes/ and belongs to nobody goes */
 void recover_start(struct core *c, void (*done)(void *arg, const struct err *e), void *arg);

@@ -23,6 +23,7 @@ char *life_to_json(const struct life *l)
     jw_kv_u64(&w, "idle_s", l->idle_s);
     jw_kv_str(&w, "on_idle", on_timeout_name(l->on_idle));
     jw_kv_u64(&w, "lifetime_s", l->lifetime_s);
+    jw_kv_bool(&w, "kept", l->kept);
     if (l->paused) {
         jw_kv_str(&w, "paused", pause_name(l->paused));
         jw_kv_str(&w, "why", pause_why_name(l->why));
@@ -46,7 +47,7 @@ int life_from_json(struct life *l, const char *text, struct err *e)
         json_str(j, "paused", &paused, false, e) || json_bool(j, "memory", false, &l->memory, e) ||
         json_i64(j, "paused_ns", 0, INT64_MAX, 0, &l->paused_ns, e) || json_i64(j, "bytes", 0, INT64_MAX, 0, &bytes, e) ||
         json_i64(j, "idle_s", 0, UINT32_MAX, 0, &idle, e) || json_i64(j, "lifetime_s", 0, UINT32_MAX, 0, &lifetime, e) ||
-        json_str(j, "on_idle", &on_idle, false, e) || json_str(j, "why", &why, false, e))
+        json_bool(j, "kept", false, &l->kept, e) || json_str(j, "on_idle", &on_idle, false, e) || json_str(j, "why", &why, false, e))
         return -1;
     l->bytes = (uint64_t)bytes;
     l->idle_s = (uint32_t)idle, l->lifetime_s = (uint32_t)lifetime;

@@ -21,6 +21,7 @@ struct life {
     uint32_t idle_s;         /* after so long without work (core/idle.h) `on_idle` happens; 0: never */
     enum on_timeout on_idle;
     uint32_t lifetime_s;     /* from its creation, running or not; no extension passes it; 0: no bound */
+    bool kept;               /* it failed, and its disk is still there */
     /* while it is paused */
     enum pause_kind paused;
     enum pause_why why;

@@ -42,6 +42,8 @@ static void tick(void *arg)
         standing += sb->life.paused == PAUSE_STANDBY;
         if (sb->state == SB_PAUSED && now >= sandbox_lifetime_end(sb)) /* a running one has a timer for it */
             sandbox_lifetime_over(sb);
+        else if (sb->state == SB_FAILED && now - sb->ended_ns >= (int64_t)c->cfg.failed_keep_s * NS_PER_S)
+            (void)sandbox_kill(sb, sb->end_reason, "", NULL, NULL, NULL); /* of what was kept to be recovered; the reason stays */
         else
             idle_tick(sb);
     }

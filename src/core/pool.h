@@ -5,6 +5,7 @@
 #include "core/box.h"
 struct core;
 void pool_start(struct core *c);
+void pool_refill(struct core *c); /* look at once */
 void pool_stop(struct core *c);                          /* no more refills; the members are left to the caller */
 /* A WAITING or READY box (path: "pool", "prestarted", "slot"), no longer the pool's; NULL: none. Notes the demand either way. */
 struct box *pool_take(struct core *c, const struct box_spec *spec, const char **path);

@@ -137,13 +137,6 @@ static void adopt_standby(struct recovery *r, struct sandbox *sb)
     box_adopt(r->core, sb->box_id, &spec, standby_attached, a);
 }
 
-static bool has_files(const struct core *c, const struct sandbox *sb)
-{
-    char path[32];
-    (void)snprintf(path, sizeof path, "boxes/%s", sb->box_id);
-    return *sb->box_id && !faccessat(c->home_fd, path, F_OK, 0);
-}
-
 static void keep_paused(struct recovery *r, struct sandbox *sb)
 {
     if (map_del(&r->alive, sb->box_id))
@@ -171,7 +164,7 @@ static void settle_row(struct recovery *r, struct sandbox *sb)
         sb->life.paused_ns = saved.at_wall_ns;
         sandbox_store(sb, NULL, NULL);
         keep_paused(r, sb);
-    } else if (sb->state == SB_PAUSING && sb->tier == TIER_CONTAINER && sb->life.paused == PAUSE_DISK && has_files(r->core, sb)) {
+    } else if (sb->state == SB_PAUSING && sb->tier == TIER_CONTAINER && sb->life.paused == PAUSE_DISK && sandbox_has_files(sb)) {
         sb->state = SB_PAUSED; /* it was to be stopped, and it is */
         sb->life.paused_ns = clock_wall();
         sandbox_store(sb, NULL, NULL);
@@ -183,6 +176,17 @@ static void settle_row(struct recovery *r, struct sandbox *sb)
     }
 }
 
+/* The disk of one that failed waits for somebody to recover it. */
+static void keep_failed(struct recovery *r, struct sandbox *sb)
+{
+    if (!sb->life.kept || !sandbox_has_files(sb)) {
+        sb->life.kept = false;
+        return;
+    }
+    map_set(&r->kept, sb->box_id, r);
+    sandbox_use_template(sb, 1);
+}
+
 static void adopt_rows(struct recovery *r)
 {
     struct map_entry *en;
@@ -191,6 +195,8 @@ static void adopt_rows(struct recovery *r)
         struct sandbox *sb = en->value;
         if (sb->state != SB_GONE && sb->state != SB_FAILED)
             settle_row(r, sb);
+        if (sb->state == SB_FAILED)
+            keep_failed(r, sb);
     }
 }
 
@@ -279,4 +285,21 @@ void recover_start(struct core *c, void (*done)(void *arg, const struct err *e),
     struct recovery *r = xcalloc(1, sizeof *r);
     *r = (struct recovery){.core = c, .done = done, .arg = arg};
     page(r, "");
+}
+
+static void swept(void *arg, const struct err *e) { (void)arg, (void)e; }
+
+/* A new spawner holds nothing, so whatever is in boxes/ is a paused or failed sandbox's, or nobody's. */
+void recover_sweep(struct core *c)
+{
+    struct recovery *r = xcalloc(1, sizeof *r);
+    struct map_entry *en;
+    *r = (struct recovery){.core = c, .done = swept, .waiting = 1};
+    for (size_t i = 0; (en = map_next(&c->sandboxes, &i));) {
+        struct sandbox *sb = en->value;
+        if (sb->state != SB_GONE && *sb->box_id)
+            map_set(&r->kept, sb->box_id, r);
+    }
+    remove_leftovers(r);
+    one_less(r);
 }

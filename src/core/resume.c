@@ -14,24 +14,34 @@
 
 /* ---- resume ---------------------------------------------------------------------------------------------------------- */
 
-/* It stays paused; its machine, if one was started, goes. */
+static void resume_undone(void *arg)
+{
+    struct transit *t = arg;
+    if (transit_back(t))
+        transit_end(t, &t->err);
+}
+
+/* It stays paused; its machine, if one was started, goes first: whoever hears of it may try again at once. */
 static void resume_failed(struct transit *t, const struct err *e)
 {
     struct sandbox *sb = transit_owner(t);
-    struct err copy = *e;
-    if (t->over)
+    struct box *b = sb ? map_get(&t->core->boxes, sb->box_id) : NULL;
+    if (t->over || t->failing)
         return;
     log_warn("sandbox %s: not resumed: %s", t->id, e->msg);
+    t->failing = true;
+    t->err = *e;
     if (sb && t->bumped)
         sb->generation--;
     t->bumped = false;
     if (sb && sb->box) {
-        struct box *b = sb->box;
         volumes_disconnect(sb);
         sb->box = NULL;
-        box_remove(b, NULL, NULL);
     }
-    transit_end(t, &copy);
+    if (b)
+        box_remove(b, resume_undone, transit_hold(t));
+    else
+        transit_end(t, &t->err);
 }
 
 bool transit_box_lost(struct sandbox *sb, const char *message)

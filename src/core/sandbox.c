@@ -16,9 +16,11 @@
 #include "crypto/digest.h"
 #include "json/write.h"
 #include "store/store.h"
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define GONE_KEPT_NS (24 * 3600 * NS_PER_S)
 #define GONE_KEPT    10000
@@ -149,6 +151,13 @@ struct sandbox *sandbox_find(struct core *c, const char *id_or_name, struct err 
     return sb;
 }
 
+int sandbox_ended_err(const struct sandbox *sb, struct err *e)
+{
+    bool kept = sb->state == SB_FAILED && sb->life.kept;
+    return err_set(e, E_GONE, "sandbox %s is %s%s%s%s", sb->id, state_name(sb->state), sb->end_message ? ": " : "", sb->end_message ? sb->end_message : "",
+                   kept ? "; its files are kept, recover brings it back" : "");
+}
+
 struct agent *sandbox_agent(struct sandbox *sb, struct err *e)
 {
     idle_touch(sb);
@@ -160,7 +169,7 @@ struct agent *sandbox_channel(struct sandbox *sb, struct err *e)
     if (sb->state == SB_RUNNING && sb->box && sb->box->phase == BOX_LIVE && sb->box->agent)
         return sb->box->agent;
     if (sb->state == SB_GONE || sb->state == SB_STOPPING || sb->state == SB_FAILED)
-        err_set(e, E_GONE, "sandbox %s is %s%s%s", sb->id, state_name(sb->state), sb->end_message ? ": " : "", sb->end_message ? sb->end_message : "");
+        (void)sandbox_ended_err(sb, e);
     else if (sb->state == SB_PAUSED && !sb->transit)
         err_set(e, E_CONFLICT, "sandbox %s is paused; resume it first", sb->id);
     else
@@ -221,8 +230,17 @@ void sandbox_sweep(struct core *c)
 void sandbox_use_template(struct sandbox *sb, int by)
 {
     struct template *t = map_get(&sb->core->templates, sb->template_id);
-    if (t)
-        t->users = (unsigned)((int)t->users + by);
+    if (!t || sb->uses_template == (by > 0))
+        return;
+    sb->uses_template = by > 0;
+    t->users = (unsigned)((int)t->users + by);
+}
+
+bool sandbox_has_files(const struct sandbox *sb)
+{
+    char path[32];
+    (void)snprintf(path, sizeof path, "boxes/%s", sb->box_id);
+    return *sb->box_id && !faccessat(sb->core->home_fd, path, F_OK, 0);
 }
 
 /* ---- the end ---- */
@@ -270,14 +288,16 @@ static void box_gone(void *arg)
 static void release(struct sandbox *sb)
 {
     timer_stop(&sb->expiry);
-    network_ended(sb);
+    timer_stop(&sb->net_later);
     if (sb->name && map_get(&sb->core->names, sb->name) == sb)
         map_del(&sb->core->names, sb->name);
 }
 
-static void drop_box(struct sandbox *sb, void (*done)(void *arg), void *arg)
+/* keep: its disk stays where it is, and so does its template. */
+static void drop_box(struct sandbox *sb, bool keep, void (*done)(void *arg), void *arg)
 {
     struct box *b = sb->box;
+    bool files = sb->life.paused == PAUSE_DISK || sb->life.kept;
     volumes_disconnect(sb);
     struct err gone;
     err_set(&gone, E_GONE, "sandbox %s is %s%s%.120s", sb->id, state_name(sb->state), sb->end_message ? ": " : "", sb->end_message ? sb->end_message : "");
@@ -288,12 +308,12 @@ static void drop_box(struct sandbox *sb, void (*done)(void *arg), void *arg)
         prime_fail(sb->prime, &gone);
         sb->prime = NULL;
     }
+    sandbox_use_template(sb, keep ? 1 : -1);
+    sb->life.kept = keep;
     if (b) {
-        sandbox_use_template(sb, -1);
-        b->keep_files = false;
+        b->keep_files = keep;
         box_remove(b, done, arg);
-    } else if (sb->life.paused == PAUSE_DISK) {
-        sandbox_use_template(sb, -1);
+    } else if (files && !keep) {
         box_remove_files(sb->core, sb->box_id, done, arg);
     } else if (done) {
         loop_defer(sb->core->loop, done, arg);
@@ -319,12 +339,14 @@ int sandbox_kill(struct sandbox *sb, enum end_reason why, const char *message, s
     sandbox_set_end(sb, why, message);
     sb->ended_ns = clock_wall();
     release(sb);
+    network_ended(sb);
     sandbox_announce(sb);
-    drop_box(sb, box_gone, sandbox_ref_new(sb));
+    drop_box(sb, false, box_gone, sandbox_ref_new(sb));
     return 0;
 }
 
-/* Its machine is gone or useless: a guest's own doing ends it, a fault of the host leaves it `failed` to be seen. */
+/* Its machine is gone or useless: a guest's own doing ends it, a fault of the host leaves it `failed`, without processes but
+ * with its disk, to be seen and recovered. */
 void sandbox_box_ended(struct sandbox *sb, enum end_reason why, const char *message, bool host_fault)
 {
     struct err ended;
@@ -341,7 +363,8 @@ void sandbox_box_ended(struct sandbox *sb, enum end_reason why, const char *mess
     sandbox_set_end(sb, why, message);
     sb->ended_ns = clock_wall();
     release(sb);
-    drop_box(sb, NULL, NULL);
+    drop_box(sb, sb->core->cfg.failed_keep_s && sandbox_has_files(sb), NULL, NULL);
+    sb->life.paused = PAUSE_NONE;
     sandbox_store(sb, end_stored, sandbox_ref_new(sb));
     log_warn("sandbox %s failed: %s", sb->id, message);
 }
@@ -370,7 +393,8 @@ static void create_failed(struct creation *cr, struct sandbox *sb, const struct 
         (void)sandbox_advance(sb, SBE_FAIL, NULL);
         sandbox_set_end(sb, END_HOST_FAULT, copy.msg);
         release(sb);
-        drop_box(sb, NULL, NULL);
+        network_ended(sb);
+        drop_box(sb, false, NULL, NULL);
         sandbox_announce(sb);
         volumes_detach(sb);
         sandbox_forget(sb); /* the caller got the reason; nothing of it stays */
@@ -549,7 +573,7 @@ static int check_spec(struct core *c, const struct sandbox_spec *s, struct templ
     if (c->stopping)
         return err_set(e, E_UNAVAILABLE, "the daemon is stopping");
     if (c->spawn_lost)
-        return err_set(e, E_UNAVAILABLE, "hutch-spawn is gone; restart the daemon (hutch down; hutch up)");
+        return err_set(e, E_UNAVAILABLE, "hutch-spawn has died and is being started again: try again in a moment");
     if (tier == TIER_ISOLATE)
         return err_set(e, E_UNSUPPORTED, "an isolate is no sandbox: it evaluates one program (POST /v1/eval, `hutch run --isolation isolate`)");
     if (tier > (enum tier)c->cfg.min_tier)

@@ -62,6 +62,7 @@ struct sandbox {
     char *start_path, *kernel; /* "pool", "6.1.0-…" */
     double start_ms;
     uint64_t oom_seen;
+    bool uses_template;        /* counted among its template's users */
     struct box *box;           /* while creating, running, stopping, in standby, and on the way between */
     struct life life;
     struct transit *transit;   /* pause or resume under way (core/pause.h) */
@@ -73,6 +74,7 @@ struct sandbox {
     bool net_changing;
     struct list waiters;       /* callers of kill that wait for the end */
     struct list attachments;   /* volumes: struct attachment.of_sandbox */
+    bool volumes_lost;         /* it failed, and one of them was deleted since */
 };
 
 typedef void sandbox_cb(void *arg, struct sandbox *sb /* NULL on error */, const struct err *e);

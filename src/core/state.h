@@ -2,7 +2,7 @@
  * state_next(); a transition is stored before it is announced. */
 #pragma once
 enum sb_state { SB_CREATING, SB_RUNNING, SB_PAUSING, SB_PAUSED, SB_STOPPING, SB_GONE, SB_FAILED, SB_STATE_MAX };
-enum sb_event { SBE_READY, SBE_PAUSE, SBE_PAUSED, SBE_RESUME, SBE_KILL, SBE_FAIL, SBE_ENDED, SBE_MAX };
+enum sb_event { SBE_READY, SBE_PAUSE, SBE_PAUSED, SBE_RESUME, SBE_KILL, SBE_FAIL, SBE_ENDED, SBE_RECOVER, SBE_MAX };
 enum end_reason { END_NONE, END_KILLED, END_TIMEOUT, END_IDLE, END_OOM, END_GUEST_EXIT, END_HOST_FAULT, END_QUOTA, END_SHUTDOWN, END_LIFETIME, END_MAX };
 const char *state_name(enum sb_state s);
 int state_parse(const char *s);            /* -1 unknown */

@@ -133,7 +133,7 @@ int transit_after(struct sandbox *sb, struct transit_again a)
 int transit_not_now(const struct sandbox *sb, const char *what, struct err *e)
 {
     if (sb->state == SB_GONE || sb->state == SB_STOPPING || sb->state == SB_FAILED)
-        return err_set(e, E_GONE, "sandbox %s is %s%s%s", sb->id, state_name(sb->state), sb->end_message ? ": " : "", sb->end_message ? sb->end_message : "");
+        return sandbox_ended_err(sb, e);
     return err_set(e, E_CONFLICT, "sandbox %s is %s and cannot be %s", sb->id, state_name(sb->state), what);
 }
 

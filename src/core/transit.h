@@ -27,6 +27,7 @@ struct transit {
     bool deepen;           /* PAUSE: it was in standby */
     bool committed;        /* RESUME: the row says it runs */
     bool bumped;           /* RESUME: the generation is the next one already */
+    bool failing;          /* RESUME: its machine is being removed */
     bool over;
     unsigned refs;         /* callbacks under way that nothing can call off */
     int parts;             /* what is still to come of the last step */

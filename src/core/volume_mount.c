@@ -129,6 +129,7 @@ void volumes_let_go(struct volume *v)
     struct attachment *a;
     list_each(a, &v->attachments, of_volume) {
         log_info("volume %s: no longer of sandbox %s, which failed", v->id, a->sandbox->id);
+        a->sandbox->volumes_lost = true;
         drop(a); /* its row names a volume that is gone and is ignored at the next start */
     }
 }

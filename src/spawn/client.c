@@ -26,6 +26,7 @@ struct call { /* in c->waiting (sent) or c->unsent */
 
 struct spawn_client {
     struct loop *loop;
+    char *path;
     int fd;
     struct io io;
     uint64_t seq;
@@ -44,24 +45,34 @@ static void on_io(void *arg, int events);
 struct spawn_client *spawn_client_new(struct loop *l, const char *path, spawn_on_exit *on_exit, spawn_on_lost *on_lost, void *ctx,
                                       struct err *e)
 {
-    auto_fd fd = spawn_connect(path, e);
-    if (fd < 0)
-        return NULL;
-    if (fd_nonblock(fd) < 0) {
-        (void)err_sys(e, errno, "spawner socket");
-        return NULL;
-    }
     struct spawn_client *c = xcalloc(1, sizeof *c);
     c->loop = l;
-    c->fd = take_fd(&fd);
+    c->path = xstrdup(path);
+    c->fd = -1;
+    c->lost = true;
     c->on_exit = on_exit;
     c->on_lost = on_lost;
     c->ctx = ctx;
     list_init(&c->unsent);
     list_init(&c->waiting);
-    io_init(&c->io, l, c->fd, on_io, c);
+    if (!spawn_client_again(c, e))
+        return c;
+    spawn_client_free(c);
+    return NULL;
+}
+
+int spawn_client_again(struct spawn_client *c, struct err *e)
+{
+    auto_fd fd = spawn_connect(c->path, e);
+    if (fd < 0)
+        return -1;
+    if (fd_nonblock(fd) < 0)
+        return err_sys(e, errno, "spawner socket");
+    c->fd = take_fd(&fd);
+    c->lost = false;
+    io_init(&c->io, c->loop, c->fd, on_io, c);
     io_want(&c->io, IO_READ);
-    return c;
+    return 0;
 }
 
 static void call_free(struct call *k)
@@ -81,6 +92,7 @@ static void bury(void *arg)
         call_free(k);
     list_each(k, &c->waiting, link)
         call_free(k);
+    free(c->path);
     free(c);
 }
 

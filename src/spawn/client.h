@@ -8,7 +8,7 @@
  * keep it moves out with take_fd(&fds[i]); the rest is closed afterwards.
  *
  * A lost spawner fails every call in flight with E_UNAVAILABLE, then calls
- * on_lost once. Nothing is called from inside spawn_call() or after
+ * on_lost once; spawn_client_again() connects to its successor. Nothing is called from inside spawn_call() or after
  * spawn_client_free(). */
 #pragma once
 #include "spawn/op.h"
@@ -24,6 +24,8 @@ typedef void spawn_on_lost(void *ctx, const struct err *why);
 /* Connects to the SEQPACKET socket at `path` (at once: it is local). NULL + e on failure. */
 struct spawn_client *spawn_client_new(struct loop *l, const char *path, spawn_on_exit *on_exit, spawn_on_lost *on_lost, void *ctx,
                                       struct err *e);
+/* After on_lost: connect again, to whoever listens there now. -1 + e: nobody yet. */
+int spawn_client_again(struct spawn_client *c, struct err *e) __attribute__((warn_unused_result));
 void spawn_client_free(struct spawn_client *c); /* accepts NULL; calls in flight are dropped without their callback */
 
 /* version and seq of the request are filled in. The only immediate failures are a lost connection and a full

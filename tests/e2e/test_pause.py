@@ -3,6 +3,7 @@ import os
 import time
 
 from hutchtest import *
+from outside import gated, inside
 
 # A process that holds state only in memory and shows it on request.
 KEEPER = r"""
@@ -341,3 +342,108 @@ def a_container_is_stopped_and_started(t):
     equal(sha(box.get("/home/user/kept")), want)
     box.pause()
     box.kill()
+
+
+# A process with an open file in a volume: what it is told goes there, through a descriptor from before the pause.
+WRITER = r"""
+import sys
+f = open("/data/log", "a")
+print("ready", flush=True)
+for line in sys.stdin:
+    f.write(line)
+    f.flush()
+    print("wrote", line.strip(), flush=True)
+"""
+
+
+def told(box, pid, text):
+    """Say a line to a process, return what it prints then."""
+    before = box.process(pid)["output_bytes"]
+    box.stdin(pid, text.encode() + b"\n")
+    s = box.attach(pid, before, deadline=60)
+    out = s.wait_output(b"\n").decode().strip()
+    s.abort()
+    return out
+
+
+@tiers("vm", "container")
+@timeout(240)
+def a_volume_is_there_again(t):
+    v = t.c.post("/v1/volumes", {"name": "pausedata", "size_mib": 64})
+    t.cleanup_later(t.c.delete, "/v1/volumes/" + v["id"])
+    at = [{"name": "pausedata", "path": "/data"}]
+    box, other = t.box(volumes=at), t.box(volumes=at)
+    blob = os.urandom(400_000)
+    box.put("/data/blob", blob)
+    box.put("/home/user/writer.py", WRITER.encode())
+
+    def writer():
+        pid = box.background(["python3", "-u", "/home/user/writer.py"], keep_stdin=True)
+        box.attach(pid, 0, deadline=30).wait_output(b"\n")
+        return pid
+    pid = writer()
+    n = 0
+    for how in ({}, {"standby": True}, {"memory": False}):
+        equal(told(box, pid, f"line {n}"), f"wrote line {n}")
+        n += 1
+        box.pause(**how)
+        # The others go on with it; it cannot be deleted under the one that sleeps.
+        equal(sha(other.get("/data/blob")), sha(blob), how)
+        other.put("/data/meanwhile", str(how).encode())
+        refuses("conflict", t.c.delete, "/v1/volumes/pausedata")
+        box.resume(deadline=120)
+        equal(box.get("/data/meanwhile"), str(how).encode(), "what others wrote meanwhile")
+        equal(sha(box.get("/data/blob")), sha(blob), how)
+        if how.get("standby") or (t.tier == "vm" and how.get("memory", True)):
+            equal(told(box, pid, f"line {n}"), f"wrote line {n}", "a descriptor from before the pause")
+            n += 1
+        else:
+            pid = writer()
+        equal(other.ok("cat /data/log"), "".join(f"line {i}\n" for i in range(n)))
+        box.put("/data/back", b"b")
+        equal(other.get("/data/back"), b"b")
+
+
+# A process that holds a connection and says, when asked, what became of it.
+CALLER = r"""
+import socket, sys
+s = socket.create_connection((sys.argv[1], 7), 10)
+s.settimeout(8)
+print("ready", flush=True)
+for line in sys.stdin:
+    try:
+        s.sendall(b"ping")
+        got = s.recv(100)
+        print("alive" if got == b"ping" else "closed", flush=True)
+    except OSError as e:
+        print("dead", type(e).__name__, flush=True)
+"""
+
+
+@tiers("vm", "container")
+@gated
+def network_policy_holds_after_a_resume(t):
+    o = t.outside
+    policy = {"allow": ["allowed.test", f"{o.ip()}:7"]}
+    box = t.box(network=policy)
+    box.put("/home/user/caller.py", CALLER.encode())
+    pid = box.background(["python3", "-u", "/home/user/caller.py", o.ip()], keep_stdin=True)
+    box.attach(pid, 0, deadline=30).wait_output(b"\n")
+    equal(told(box, pid, "?"), "alive")
+
+    def check(how):
+        equal(box.info()["network"]["allow"], policy["allow"], how)
+        r = inside(box, """
+            R["own"] = http("allowed.test")[0]
+            R["echo"] = tcp((O.web, 7), b"x")
+            R["other"] = query("other.test")
+            R["closed"] = http(O.web, "other.test")[0]
+        """, web=o.ip())
+        equal((r["own"], r["echo"], r["other"], r["closed"]), (200, "x", [3, []], 403), how)
+    check("before")
+    for how in ({}, {"standby": True}, {"memory": False}):
+        box.pause(**how)
+        box.resume(deadline=120)
+        check(how)
+        if not how and t.tier == "vm":
+            contains(("dead ConnectionResetError", "dead TimeoutError", "dead BrokenPipeError", "closed"), told(box, pid, "?"), "a connection from before")

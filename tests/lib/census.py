@@ -21,7 +21,7 @@ ID = re.compile(r"(?<![a-z0-9])[a-z][a-z0-9]{20}(?![a-z0-9])")
 NUM = re.compile(r"(?<=[-_/.])\d+(?![a-z0-9])")
 TAG = re.compile(r"/(hutch-[^/]+)")
 CG_ROOT = "/sys/fs/cgroup"
-OURS = ("hutchd", "hutch-spawn", "hutch-agent", "hutch-untar", "hutch-egress", "qemu-system-x86")
+OURS = ("hutchd", "hutch-watch", "hutch-spawn", "hutch-agent", "hutch-untar", "hutch-egress", "qemu-system-x86")
 
 
 def norm(s):

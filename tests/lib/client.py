@@ -509,6 +509,9 @@ class Box:
     def resume(self, deadline=60, **members):
         return self.c.call("POST", self.p + "/resume", json_body=members, deadline=deadline).json()
 
+    def recover(self, deadline=120, **members):
+        return self.c.call("POST", self.p + "/recover", json_body=members, deadline=deadline).json()
+
     def wait_state(self, *states, seconds=20.0):
         def there():
             o = self.info()

@@ -239,7 +239,7 @@ class Daemon:
             if not ours:
                 break
             # Parents first, so that nobody reacts to a child's death.
-            for p in sorted(ours, key=lambda p: (p.comm != "hutchd", p.comm != "hutch-spawn", p.pid)):
+            for p in sorted(ours, key=lambda p: (p.comm != "hutchd", p.comm != "hutch-watch", p.comm != "hutch-spawn", p.pid)):
                 try:
                     os.kill(p.pid, signal.SIGKILL)
                 except ProcessLookupError:

@@ -1,4 +1,4 @@
-/* Pause and resume. */
+/* Pause, resume, recover. */
 #include "api/native/native.h"
 #include "api/params.h"
 #include "core/pause.h"
@@ -82,3 +82,51 @@ static void on_resume(struct http_stream *s, void *a, const char *p, size_t n)
     }
 }
 void sandboxes_resume(struct http_stream *s, void *a) { api_body(a, s, on_resume); }
+
+/* ---- recover ---- */
+static void reply_recovered(struct req *r, const struct sandbox *sb, unsigned lost)
+{
+    struct buf b = {0};
+    struct jw w;
+    jw_init(&w, &b);
+    jw_obj(&w);
+    jw_key(&w, "sandbox");
+    put_sandbox(&w, sb);
+    jw_kv_arr(&w, "lost");
+    recover_put_lost(&w, lost);
+    jw_end(&w);
+    jw_end(&w);
+    req_json(r, 200, &b);
+}
+
+static void on_recovered(void *arg, struct sandbox *sb, unsigned lost, const struct err *e)
+{
+    struct req *r = arg;
+    if (!req_back(r))
+        return;
+    if (sb)
+        reply_recovered(r, sb, lost);
+    else
+        req_fail(r, e, ABOUT_STATE);
+}
+
+static void on_recover(struct http_stream *s, void *a, const char *p, size_t n)
+{
+    struct err e;
+    int64_t timeout;
+    struct sandbox *sb = api_sandbox(a, s);
+    if (!sb)
+        return;
+    auto_json j = body_parse(p, n, "SandboxRecover", &e);
+    if (!j || json_i64(j, "timeout_s", 1, core_config(api_core(a))->max_timeout_s, 0, &timeout, &e)) {
+        problem_about(s, &e, ABOUT_REQUEST);
+        return;
+    }
+    struct req *r = req_new(a, s, sizeof *r, NULL);
+    req_hold(r);
+    if (sandbox_recover(sb, (uint32_t)timeout, on_recovered, r, &e)) {
+        (void)req_back(r); /* it will not come */
+        req_fail(r, &e, ABOUT_STATE);
+    }
+}
+void sandboxes_recover(struct http_stream *s, void *a) { api_body(a, s, on_recover); }

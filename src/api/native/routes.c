@@ -21,6 +21,8 @@ const struct api_route native_routes[] = {
     {"POST",   SB "/pause", sandboxes_pause, 0, "pauseSandbox", "Stop it and keep its memory and files on disk; memory=false keeps files only, standby=true keeps memory in memory",
                NULL, "SandboxPause", "200 Sandbox"},
     {"POST",   SB "/resume", sandboxes_resume, 0, "resumeSandbox", "Let a paused sandbox go on; memory=false boots it from its files", NULL, "SandboxResume", "200 Sandbox"},
+    {"POST",   SB "/recover", sandboxes_recover, 0, "recoverSandbox", "Bring a failed sandbox, or a paused one whose memory is bad, back from its disk; says what was lost (memory, processes, writes, volumes)",
+               NULL, "SandboxRecover", "200 Recovered"},
     {"POST",   SB "/fork", sandboxes_later, 0, "forkSandbox", "Not supported yet", NULL, NULL, "204"},
     {"POST",   SB "/snapshots", sandboxes_later, 0, "snapshotSandbox", "Not supported yet", NULL, NULL, "204"},
 

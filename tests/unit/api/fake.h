@@ -158,6 +158,8 @@ int sandbox_kill(struct sandbox *sb, enum end_reason why, const char *message, s
     F.kill.cb = done, F.kill.arg = arg;
     return 0;
 }
+int sandbox_recover(struct sandbox *sb, uint32_t s, recover_cb *done, void *arg, struct err *e) { (void)s, (void)e; done(arg, sb, LOST_MEMORY, NULL); return 0; }
+void recover_put_lost(struct jw *w, unsigned lost) { if (lost) jw_strz(w, "memory"); }
 int sandbox_keep_alive(struct sandbox *sb, uint32_t s, struct err *e) { (void)e; if (s > sb->timeout_s) sb->timeout_s = s; return 0; }
 void sandbox_set_idle(struct sandbox *sb, uint32_t s, enum on_timeout what) { sb->life.idle_s = s; sb->life.on_idle = what; }
 int64_t sandbox_lifetime_end(const struct sandbox *sb) { (void)sb; return INT64_MAX; }

@@ -6,11 +6,11 @@ TEST(life, round_trip)
 {
     struct err e;
     struct life a = {.auto_resume = true, .files_only = true, .paused = PAUSE_DISK, .memory = true, .paused_ns = 17, .bytes = 99,
-                     .why = WHY_IDLE, .idle_s = 30, .on_idle = ON_TIMEOUT_PAUSE, .lifetime_s = 7200}, b;
+                     .why = WHY_IDLE, .idle_s = 30, .on_idle = ON_TIMEOUT_PAUSE, .lifetime_s = 7200, .kept = true}, b;
     char *text = life_to_json(&a);
     CHECK_INT(life_from_json(&b, text, &e), 0);
     free(text);
-    CHECK(b.auto_resume && b.files_only && b.memory);
+    CHECK(b.auto_resume && b.files_only && b.memory && b.kept);
     CHECK_INT(b.paused, PAUSE_DISK);
     CHECK_INT(b.paused_ns, 17);
     CHECK_INT(b.bytes, 99);

@@ -8,6 +8,7 @@ static const struct { enum sb_state from; enum sb_event ev; int to; } rows[] = {
     {SB_PAUSING, SBE_PAUSED, SB_PAUSED},  {SB_PAUSING, SBE_KILL, SB_STOPPING},  {SB_PAUSING, SBE_FAIL, SB_FAILED},
     {SB_PAUSING, SBE_RESUME, SB_RUNNING}, {SB_PAUSED, SBE_RESUME, SB_RUNNING},  {SB_PAUSED, SBE_KILL, SB_STOPPING},
     {SB_PAUSED, SBE_FAIL, SB_FAILED},     {SB_STOPPING, SBE_ENDED, SB_GONE},    {SB_FAILED, SBE_KILL, SB_STOPPING},
+    {SB_FAILED, SBE_RECOVER, SB_PAUSED},
 };
 
 TEST(state, allowed_transitions)

@@ -1,0 +1,178 @@
+/* The way back of what failed. See pause.h. A failed sandbox with its disk is
+ * first made a paused one without memory, durably, and then resumed: whatever
+ * happens on the way, it is one or the other. */
+#include "backend/vm/vm.h"
+#include "base/buf.h"
+#include "base/log.h"
+#include "core/event.h"
+#include "core/internal.h"
+#include "core/pause.h"
+#include "core/volume.h"
+#include "json/write.h"
+#include <string.h>
+
+struct rescue { struct core *core; char id[22]; struct resume_spec how; unsigned lost; recover_cb *done; void *arg; };
+
+void recover_put_lost(struct jw *w, unsigned lost)
+{
+    if (lost & LOST_MEMORY) {
+        jw_strz(w, "memory");
+        jw_strz(w, "processes");
+    }
+    if (lost & LOST_WRITES)
+        jw_strz(w, "writes");
+    if (lost & LOST_VOLUMES)
+        jw_strz(w, "volumes");
+}
+
+static void rescue_end(struct rescue *r, struct sandbox *sb, const struct err *e)
+{
+    if (sb) {
+        auto_buf b = {0};
+        struct jw w;
+        jw_init(&w, &b);
+        jw_obj(&w);
+        jw_kv_arr(&w, "lost");
+        recover_put_lost(&w, r->lost);
+        jw_end(&w);
+        jw_end(&w);
+        event_emit(r->core, "sandbox.recovered", r->id, b.p);
+    }
+    r->done(r->arg, sb, r->lost, e);
+    free(r);
+}
+
+static struct sandbox *rescue_find(struct rescue *r)
+{
+    struct sandbox *sb = map_get(&r->core->sandboxes, r->id);
+    struct err gone;
+    if (sb)
+        return sb;
+    err_set(&gone, E_GONE, "sandbox %s ended meanwhile", r->id);
+    rescue_end(r, NULL, &gone);
+    return NULL;
+}
+
+static void resumed(void *arg, struct sandbox *sb, const struct err *e);
+
+static void resume(struct rescue *r, struct sandbox *sb)
+{
+    struct err e;
+    if (sandbox_resume(sb, &r->how, resumed, r, &e))
+        rescue_end(r, NULL, &e);
+}
+
+/* With memory first; if that is no good, without. */
+static void resumed(void *arg, struct sandbox *sb, const struct err *e)
+{
+    struct rescue *r = arg;
+    struct sandbox *now = map_get(&r->core->sandboxes, r->id);
+    bool bad = e && !r->how.cold && now && now->state == SB_PAUSED && now->life.paused == PAUSE_DISK && now->life.memory;
+    if (!bad) {
+        rescue_end(r, sb, e);
+        return;
+    }
+    log_warn("sandbox %s: its memory is given up: %s", r->id, e->msg);
+    r->how.cold = true;
+    r->lost |= LOST_MEMORY;
+    resume(r, now);
+}
+
+static void paused_stored(void *arg, const struct err *e)
+{
+    struct rescue *r = arg;
+    struct sandbox *sb = rescue_find(r);
+    if (!sb)
+        return;
+    if (e) {
+        rescue_end(r, NULL, e);
+        return;
+    }
+    sandbox_announce(sb);
+    resume(r, sb);
+}
+
+/* As if it had been paused without memory at the moment it failed. */
+static void failed_to_paused(struct rescue *r, struct sandbox *sb)
+{
+    struct err e;
+    if (sandbox_advance(sb, SBE_RECOVER, &e)) {
+        rescue_end(r, NULL, &e);
+        return;
+    }
+    sb->life.kept = false;
+    sb->life.paused = PAUSE_DISK;
+    sb->life.memory = false;
+    sb->life.paused_ns = sb->ended_ns;
+    sb->generation++; /* what an earlier pause may have left does not fit any more */
+    sb->end_reason = END_NONE;
+    free(sb->end_message);
+    sb->end_message = NULL;
+    sb->ended_ns = 0;
+    if (sb->name)
+        map_set(&sb->core->names, sb->name, sb);
+    if (sb->tier == TIER_VM)
+        vm_saved_drop(sb->core->vmh, sb->box_id);
+    sandbox_store_durable(sb, paused_stored, r);
+}
+
+static void box_released(void *arg)
+{
+    struct rescue *r = arg;
+    struct sandbox *sb = rescue_find(r);
+    if (sb)
+        failed_to_paused(r, sb);
+}
+
+static int check_failed(const struct sandbox *sb, struct err *e)
+{
+    struct sandbox *other = sb->name ? map_get(&sb->core->names, sb->name) : NULL;
+    if (!sb->life.kept || !sandbox_has_files(sb))
+        return err_set(e, E_GONE, "sandbox %s failed and its disk is gone: there is nothing to recover", sb->id);
+    if (other && other != sb)
+        return err_set(e, E_CONFLICT, "another sandbox is named '%s' by now: rename one of them, then recover", sb->name);
+    return 0;
+}
+
+static void awake_already(void *arg)
+{
+    struct rescue *r = arg;
+    struct sandbox *sb = rescue_find(r);
+    if (!sb)
+        return;
+    r->done(r->arg, sb, 0, NULL); /* nothing happened, so there is no event */
+    free(r);
+}
+
+int sandbox_recover(struct sandbox *sb, uint32_t timeout_s, recover_cb *done, void *arg, struct err *e)
+{
+    struct core *c = sb->core;
+    bool idle = sb->state == SB_RUNNING && !sandbox_busy(sb);
+    if (c->stopping || c->spawn_lost)
+        return err_set(e, E_UNAVAILABLE, "the daemon is stopping, or starts hutch-spawn again: try again in a moment");
+    if (sb->state == SB_FAILED && check_failed(sb, e))
+        return -1;
+    if (sb->state == SB_GONE || sb->state == SB_STOPPING)
+        return sandbox_ended_err(sb, e);
+    struct rescue *r = xcalloc(1, sizeof *r);
+    *r = (struct rescue){.core = c, .how.timeout_s = timeout_s, .done = done, .arg = arg};
+    memcpy(r->id, sb->id, sizeof r->id);
+    if (idle) {
+        loop_defer(c->loop, awake_already, r);
+    } else if (sb->state != SB_FAILED) {
+        if (sb->state == SB_PAUSED && sb->life.paused == PAUSE_DISK && !sb->life.memory)
+            r->lost = LOST_MEMORY;
+        if (!sandbox_resume(sb, &r->how, resumed, r, e))
+            return 0;
+        free(r);
+        return -1;
+    } else {
+        struct box *old = map_get(&c->boxes, sb->box_id);
+        r->lost = LOST_MEMORY | LOST_WRITES | (sb->volumes_lost ? LOST_VOLUMES : 0);
+        if (old)
+            box_remove(old, box_released, r); /* its processes are being ended: after that */
+        else
+            loop_defer(c->loop, box_released, r);
+    }
+    return 0;
+}
