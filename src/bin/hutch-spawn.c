@@ -1,7 +1,7 @@
 /* hutch-spawn: the only root code that runs after start. Everything it can be
  * asked is in spawn/op.h.
  *
- * Two processes: the spawner, and a watcher that does nothing but wait for its
+ * With --watch two processes: the spawner, and a watcher that does nothing but wait for its
  * end and start it again when it did not end by its own will. hutchd could not:
  * it has given up root by then. docs/decisions/021-spawner-watched.md */
 #include "base/log.h"
@@ -55,7 +55,7 @@ static void watch(void)
 
 static int usage(void)
 {
-    (void)fprintf(stderr, "usage: hutch-spawn --home DIR --run DIR --share DIR --bin DIR [--allow-uid N] [--egress-uid N]\n");
+    (void)fprintf(stderr, "usage: hutch-spawn [--watch] --home DIR --run DIR --share DIR --bin DIR [--allow-uid N] [--egress-uid N]\n");
     return 64;
 }
 
@@ -64,6 +64,8 @@ int main(int argc, char **argv)
     static struct server s;
     struct err e;
     uint64_t uid = 0, egress = 0;
+    bool watched = argc > 1 && !strcmp(argv[1], "--watch");
+    argc -= watched, argv += watched;
     if (argc == 2 && !strcmp(argv[1], "--version")) {
         printf("hutch-spawn %s\n", HUTCH_VERSION);
         return 0;
@@ -89,7 +91,8 @@ int main(int argc, char **argv)
         strlen(s.share) > 256 || strlen(s.bin) > 256)
         return usage();
     s.allow_uid = (uint32_t)uid;
-    watch();
+    if (watched)
+        watch();
     for (int sig = 1; sig < 32; sig++) /* what our starter ignored and the watcher catches, sandboxes must not */
         (void)signal(sig, SIG_DFL);
     log_init("hutch-spawn", LOG_INFO);

@@ -94,7 +94,7 @@ static int spawn_start(const struct config *cfg, struct err *e)
         if (out >= 0)
             (void)dup2(out, 1), (void)dup2(out, 2);
         (void)close_range(3, ~0U, 0);
-        execl(bin, "hutch-spawn", "--home", cfg->home, "--run", cfg->run, "--share", cfg->share, "--bin", cfg->bin, "--allow-uid", uid, "--egress-uid", egress, (char *)NULL);
+        execl(bin, "hutch-spawn", "--watch", "--home", cfg->home, "--run", cfg->run, "--share", cfg->share, "--bin", cfg->bin, "--allow-uid", uid, "--egress-uid", egress, (char *)NULL);
         _exit(127);
     }
     (void)waitpid(pid, NULL, 0);

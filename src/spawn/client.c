@@ -41,6 +41,7 @@ struct spawn_client {
 };
 
 static void on_io(void *arg, int events);
+static void bury(void *arg);
 
 struct spawn_client *spawn_client_new(struct loop *l, const char *path, spawn_on_exit *on_exit, spawn_on_lost *on_lost, void *ctx,
                                       struct err *e)
@@ -57,7 +58,7 @@ struct spawn_client *spawn_client_new(struct loop *l, const char *path, spawn_on
     list_init(&c->waiting);
     if (!spawn_client_again(c, e))
         return c;
-    spawn_client_free(c);
+    bury(c); /* nobody knows it yet */
     return NULL;
 }
 
