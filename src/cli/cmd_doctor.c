@@ -1,5 +1,6 @@
-/* hutch doctor: what this host can do. Exits 1 if a check fails. */
+/* hutch doctor: what this host can do, and with --network whether policies hold. Exits 1 if a check fails. */
 #include "base/cleanup.h"
+#include "cli/canary.h"
 #include "cli/cmds.h"
 #include "cli/out.h"
 #include "cli/sandbox.h"
@@ -10,6 +11,10 @@ static int exec_doctor(struct cli *x, struct args *a)
 {
     static const char *const heads[] = {"", "CHECK", "FOUND", NULL};
     auto_json j = NULL;
+    if (args_flag(a, "network"))
+        return canary_run(x, args_str(a, "isolation", NULL), args_flag(a, "json"));
+    if (args_str(a, "isolation", NULL))
+        return cli_usage(x, "doctor: --isolation belongs to --network");
     if (api_call(x, "GET", "/v1/doctor", NULL, &j))
         return cli_fail(x);
     struct json *list = json_get(j, "checks");
@@ -45,5 +50,8 @@ static int exec_doctor(struct cli *x, struct args *a)
     }
     return failed ? 1 : 0;
 }
-static const struct opt opts[] = {OPT_JSON, OPT_END};
-const struct cmd cmd_doctor = {.name = "doctor", .usage = "", .help = "check what this host can do, and how to mend the rest", .opts = opts, .exec = exec_doctor};
+static const struct opt opts[] = {{"network", 0, 'f', NULL, "try every live network policy from inside a scratch sandbox", NULL},
+                                  {"isolation", 0, 's', "TIER", "with --network: of the scratch sandboxes (that of each sandbox)", "vm container"},
+                                  OPT_JSON,
+                                  OPT_END};
+const struct cmd cmd_doctor = {.name = "doctor", .usage = "[--network]", .help = "check what this host can do, and how to mend the rest", .opts = opts, .exec = exec_doctor};

@@ -3,8 +3,10 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import threading
 
+import daemon
 from hutchtest import *
 from outside import egress, gated, inside, logged, outside
 
@@ -317,6 +319,46 @@ def preview_of_a_closed_sandbox(t):
     until(lambda: b" 200 " in get(8099)[:20], 20, "the preview")
     for port in range(61880, 61884):
         lacks(get(port)[:20], b" 200 ", f"port {port} is the gate's")
+
+
+def doctor_network(t):
+    p = subprocess.run([daemon.program("hutch"), "doctor", "--network", "--isolation", t.tier, "--json"], env={**t.d.env, "HUTCH_NO_START": "1"}, capture_output=True, timeout=150)
+    return p.returncode, json.loads(p.stdout), p.stderr
+
+
+@TIERS
+@gated
+@timeout(200)
+def canary_tries_every_policy(t):
+    t.outside.zone["example.com"] = [t.outside.ip()]
+    box = t.box(network={"allow": ["api.allowed.test", "192.0.2.0/24"], "inject": [{"domain": "api.allowed.test", "header": "x-key", "value": "of its own"}]})
+
+    rc, rows, err = doctor_network(t)
+    equal([r for r in rows if r["status"] != "ok"], [], err)
+    equal(rc, 0)
+    equal(sorted({r["policy"] for r in rows}), ["mode allow", "mode none", "mode open", f"sandbox {box.id}"])
+    mine = [r for r in rows if r["policy"] == f"sandbox {box.id}"]
+    contains([(r["probe"], r["want"]) for r in mine], ("name api.allowed.test", "allowed"))
+    true(any(r["probe"].startswith("tcp 169.254.169.254") and r["found"] == "inside: refused; log: deny" for r in mine), mine)
+    equal([b["id"] for b in t.c.get("/v1/sandboxes")["sandboxes"]], [box.id], "scratch sandboxes are gone")
+
+
+class _Own:
+    """The host's own addresses, opened by the operator."""
+
+    def __str__(self):
+        links = json.loads(subprocess.run(["ip", "-j", "-4", "addr"], check=True, capture_output=True).stdout)
+        return json.dumps({"mode": "open", "private": [a["local"] for n in links if n["ifname"] != "lo" for a in n["addr_info"]]})
+
+
+@tiers("container")
+@own_daemon(HUTCH_NETWORK_CEILING=_Own(), HUTCH_POOL_VM=0, HUTCH_POOL_PRESTARTED=0)
+def canary_finds_a_leak(t):
+    rc, rows, err = doctor_network(t)
+    equal(rc, 1, err)
+    bad = [r for r in rows if r["status"] != "ok" and r.get("code") != "blocked"]
+    equal([(r["policy"], r["code"]) for r in bad], [("mode open", "leak")], "the host is reachable in mode open")
+    contains(bad[0]["found"], "log: allow")
 
 
 @TIERS
