@@ -98,6 +98,14 @@ static void node_free(struct watch *w, struct node *top, bool unwatch)
     }
 }
 
+/* Not below a directory that was moved out of the tree, whose watches still speak for a moment. */
+static bool attached(const struct watch *w, const struct node *x)
+{
+    while (x->up)
+        x = x->up;
+    return x == w->root;
+}
+
 /* Path below the root: "a/b/name"; false if it does not fit. */
 static bool rel_path(const struct node *dir, const char *name, char *out, size_t cap)
 {
@@ -281,6 +289,8 @@ static void on_event(struct agent *a, struct watch *w, const struct inotify_even
         node_free(w, dir, false);
         return;
     }
+    if (!attached(w, dir))
+        return;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds && !type; i++)
         if (ev->mask & kinds[i].mask)
             type = kinds[i].type;
