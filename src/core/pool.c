@@ -20,7 +20,6 @@ struct class {
     struct list waiting, ready;
     size_t nwaiting, nready;
     int64_t used_ns;
-    bool pinned;
 };
 
 struct pool {
@@ -234,7 +233,7 @@ static void refill(void *arg)
         return;
     }
     list_each(k, &p->classes, link) {
-        if (now - k->used_ns > IDLE_NS && !k->pinned) {
+        if (now - k->used_ns > IDLE_NS) {
             class_free(k);
             continue;
         }

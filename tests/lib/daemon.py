@@ -112,7 +112,7 @@ class Daemon:
             self.env.update(ASAN_OPTIONS=common + ":quarantine_size_mb=16:detect_stack_use_after_return=1", UBSAN_OPTIONS=common + ":print_stacktrace=1")
         self.proc = None
         self.census = _census.Census(self.home, self.run)
-        self.baseline, self.base_members = None, 0
+        self.baseline, self.base_places = None, {}
         self.starts = 0
 
     # -- clients
@@ -151,7 +151,7 @@ class Daemon:
                 time.sleep(0.02)
         if settle:
             self.wait_pools()
-            self.base_members = self.places()
+            self.base_places = self.places()
             self.baseline = self.census.settled(quiet=0.3)
         return self
 
@@ -161,13 +161,14 @@ class Daemon:
         return {m[1]: int(float(m[2])) for m in re.finditer(r'^hutch_pool_ready\{kind="(\w+)"\} (\S+)', text, re.M)}
 
     def places(self):
-        """Warm places, those in the works included."""
+        """Warm places by kind, those in the works included."""
         text = self.client.call("GET", "/metrics").body.decode()
-        return sum(int(float(n)) for n in re.findall(r"^hutch_pool_(?:ready\{kind=\"\w+\"\}|making) (\S+)", text, re.M))
+        return {kind: int(float(n)) for kind, n in re.findall(r"^hutch_pool_(ready\{kind=\"\w+\"\}|making) (\S+)", text, re.M)}
 
     def members(self):
-        """How many more places the pools hold than when the baseline was taken."""
-        return max(0, self.places() - self.base_members)
+        """How many more places the pools hold than when the baseline was taken. By kind: one kind's pool may have been
+        given up for lack of use while another grew."""
+        return sum(max(0, n - self.base_places.get(kind, 0)) for kind, n in self.places().items())
 
     def wait_pools(self, seconds=30.0):
         """Until the warm pools are full: only then is there a quiet state to compare with."""
