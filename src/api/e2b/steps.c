@@ -113,19 +113,11 @@ static int step_copy(struct e2b_recipe *r, size_t i, struct json *step, struct j
         buf_puts(&b, "/");
     }
     quote(&b, dst);
-    buf_puts(&b, "; own() { chown -R -- ");
-    if (*owner) {
-        auto_buf o = {0};
-        buf_puts(&o, owner);
-        if (!strchr(owner, ':'))
-            buf_printf(&o, ":%s", owner);
-        quote(&b, o.p);
-    } else {
-        auto_buf o = {0};
-        buf_printf(&o, "%s:", user);
-        quote(&b, o.p);
-    }
-    buf_puts(&b, " \"$1\"; ");
+    auto_buf who = {0};
+    buf_printf(&who, *owner ? strchr(owner, ':') ? "%s" : "%s:%s" : "%s:", *owner ? owner : user, owner);
+    buf_puts(&b, "; who=");
+    quote(&b, who.p);
+    buf_puts(&b, "; mk() { [ -d \"$1\" ] || { mk \"$(dirname -- \"$1\")\"; mkdir -- \"$1\"; chown -- \"$who\" \"$1\"; }; }; own() { chown -R -- \"$who\" \"$1\"; ");
     if (*mode)
         buf_printf(&b, "chmod -R %s -- \"$1\"; ", mode);
     buf_printf(&b, "}; into=%d; set -- ", dst[strlen(dst) - 1] == '/');
@@ -142,9 +134,9 @@ static int step_copy(struct e2b_recipe *r, size_t i, struct json *step, struct j
     }
     buf_printf(&b, "; [ $# -gt 1 ] && into=1; for f in \"$@\"; do case \"/$f/\" in */../*) echo \"$f leaves the context\" >&2; exit 1;; esac; "
                    "[ -e \"$f\" ] || [ -L \"$f\" ] || { echo \"$f: no such file\" >&2; exit 1; }; "
-                   "if [ -d \"$f\" ] && ! [ -L \"$f\" ]; then t=\"$dst\"; %s mkdir -p -- \"$t\"; cp -a -- \"$f/.\" \"$t/\"; own \"$t\"; "
-                   "elif [ $into = 1 ] || [ -d \"$dst\" ]; then mkdir -p -- \"$dst\"; cp -a -- \"$f\" \"$dst/\"; own \"$dst/${f##*/}\"; "
-                   "else mkdir -p -- \"$(dirname -- \"$dst\")\"; cp -a -- \"$f\" \"$dst\"; own \"$dst\"; fi; done",
+                   "if [ -d \"$f\" ] && ! [ -L \"$f\" ]; then t=\"$dst\"; %s mk \"$t\"; cp -a -- \"$f/.\" \"$t/\"; own \"$t\"; "
+                   "elif [ $into = 1 ] || [ -d \"$dst\" ]; then mk \"$dst\"; cp -a -- \"$f\" \"$dst/\"; own \"$dst/${f##*/}\"; "
+                   "else mk \"$(dirname -- \"$dst\")\"; cp -a -- \"$f\" \"$dst\"; own \"$dst\"; fi; done",
                glob ? "t=\"$dst/${f##*/}\";" : "");
     put_user(r, i, "root", 'x', "");
     put_command(r, "RUN", false, b.p);
