@@ -92,10 +92,9 @@ static size_t probes_for(struct cli *x, struct json *net, struct probe *p)
     if (x->local && own_address(name, sizeof name))
         probe_add(p, &n, "tcp", name, 80, false, true);
     probe_add(p, &n, "tcp", NOWHERE6, 80, false, false); /* a sandbox without IPv6 does not even ask */
-    if (!open) {
+    probe_add(p, &n, "udp", NOWHERE4, 9, false, false); /* refused before it gets to the gate, in every mode */
+    if (!open)
         probe_add(p, &n, "tcp", NOWHERE4, 80, false, true);
-        probe_add(p, &n, "udp", NOWHERE4, 9, false, false);
-    }
     if (!limited && open)
         probe_add(p, &n, "name", KNOWN_NAME, 0, true, true);
     else if (!limited && !strcmp(mode, "allow") && allowed_name(net, name, sizeof name))

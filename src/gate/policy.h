@@ -10,7 +10,8 @@
  *     "ports": [443, "8000-8999"]   default: 80 and 443 for an allowed domain; every port for a CIDR and in deny
  *     "protocol": "web" | "http" | "tls" | "tcp" | "udp" | "any"
  *         web (default of an allowed domain): HTTP or TLS as seen on the wire, the name in it is checked; http, tls: one of
- *         them; tcp: not looked into, so an address shared by two names is shared; udp; any (default of a CIDR and in deny)
+ *         them; tcp: not looked into, so an address shared by two names is shared; any (default of a CIDR and in deny);
+ *         udp (deny only: the gate carries none)
  *     "methods": ["GET"], "paths": ["/v1/"]   HTTP only, allow only; over TLS this needs interception (policy_intercepts).
  *         "/v1" matches /v1 and what is below it, "/v1/" what is below it, "/v1*" any path that begins so; a star and then
  *         "/info" any that ends so. A request whose path could be read in two ways (dot segments, "//", encoded slashes or dots)

@@ -211,6 +211,8 @@ static int rule_object(struct json *obj, struct rule *r, bool deny, char **ret_i
         return json_fail(obj, e, "final belongs to deny rules");
     if (scope_parse(obj, &r->scope, !deny, e) || rule_protocol(obj, r, e))
         return -1;
+    if (!deny && r->protocol == RP_UDP)
+        return json_fail(json_get(obj, "protocol"), e, "UDP is not carried, only questions to the resolver; every other datagram is refused");
     if (scope_l7(&r->scope) && r->protocol && !(r->protocol & RP_WEB))
         return json_fail(obj, e, "methods and paths need protocol web, http or tls");
     return 0;

@@ -53,7 +53,10 @@ def only_tcp_and_dns(t):
     """, user="root", web=o.ip())
     for k in ("quic", "udp", "udp6", "ntp", "icmp", "gre", "sctp", "esp"):
         contains(("EPERM", "TIMEOUT", "ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH", "EACCES", "EPROTONOSUPPORT"), r[k], k)
+    for k in ("quic", "udp", "udp6", "ntp"):
+        true(r[k] != "TIMEOUT", f"{k} is refused at once, not left to time out")
     equal(r["after"], 200, "spoofing harmed nobody, itself included")
     equal([h for h in o.hits if h["port"] != 80], [], "nothing but the web server saw anything")
+    refuses("invalid", t.box, network={"allow": [{"domain": "allowed.test", "ports": [443], "protocol": "udp"}]})
     neighbour = t.box(network={"mode": "open"})
     equal(inside(neighbour, "R['x'] = http('allowed.test')[0]")["x"], 200)

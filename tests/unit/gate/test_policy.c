@@ -246,7 +246,7 @@ TEST(policy, refuses_what_it_does_not_understand)
     refused("{\"allow\":[{\"domain\":\"a.b\",\"ports\":[0]}]}", 0, "allow[0].ports[0]");
     refused("{\"allow\":[{\"domain\":\"a.b\",\"ports\":[\"9-8\"]}]}", 0, "allow[0].ports[0]");
     refused("{\"allow\":[{\"domain\":\"a.b\",\"protocol\":\"icmp\"}]}", 0, "protocol");
-    refused("{\"allow\":[{\"domain\":\"a.b\",\"protocol\":\"udp\",\"paths\":[\"/\"]}]}", 0, "methods and paths");
+    refused("{\"allow\":[{\"domain\":\"a.b\",\"protocol\":\"udp\"}]}", 0, "UDP is not carried");
     refused("{\"allow\":[{\"domain\":\"a.b\",\"paths\":[\"v1\"]}]}", 0, "paths[0]");
     refused("{\"allow\":[{\"domain\":\"a.b\",\"paths\":[\"*v1\"]}]}", 0, "paths[0]");
     refused("{\"allow\":[{\"domain\":\"a.b\",\"paths\":[\"*/v1*\"]}]}", 0, "paths[0]");
@@ -270,7 +270,7 @@ TEST(policy, writes_what_it_reads)
         "{\"allow\":[\"*\",\"a.b:8443\",\"[2001:db8::1]:443\",\"2001:db8::/32\",{\"domain\":\"*.c.d\",\"ports\":[1,\"5-9\"],\"protocol\":\"tcp\"},"
         "{\"domain\":\"e.f\",\"methods\":[\"GET\"],\"paths\":[\"/a\"]}],\"inject\":[{\"domain\":\"e.f\",\"secret\":\"k\",\"header\":\"X-K\"},"
         "{\"domain\":\"e.f\",\"secret\":\"k\",\"placeholder\":\"abcdefgh\"}]}",
-        "{\"allow\":[{\"domain\":\"t.u\",\"protocol\":\"udp\"},{\"cidr\":\"1.1.1.1\",\"protocol\":\"tls\"}]}",
+        "{\"deny\":[{\"domain\":\"t.u\",\"protocol\":\"udp\"}],\"allow\":[{\"cidr\":\"1.1.1.1\",\"protocol\":\"tls\"}]}",
     };
     for (size_t i = 0; i < sizeof in / sizeof *in; i++) {
         struct policy *p = must(in[i], 0);
