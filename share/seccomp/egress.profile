@@ -3,7 +3,7 @@
 # programs, no mounts, no ids.
 default errno EPERM
 allow read write readv writev pread64 pwrite64 close close_range fcntl lseek fstat newfstatat statx ftruncate
-allow openat rename renameat renameat2 unlinkat fsync fdatasync
+allow openat getdents64 rename renameat renameat2 unlinkat fsync fdatasync
 allow epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 eventfd2 timerfd_create timerfd_settime poll ppoll
 allow socket if a0 == 2
 allow socket if a0 == 10

@@ -25,6 +25,8 @@ struct config {
     char resolvers[256];         /* HUTCH_RESOLVERS: for sandboxes' names; empty: the host's own */
     char *ceiling;               /* HUTCH_NETWORK_CEILING: a policy no sandbox exceeds, as JSON or @/file; NULL: none */
     uint32_t egress_log_mib, egress_log_files; /* HUTCH_EGRESS_LOG_MIB, HUTCH_EGRESS_LOG_FILES: per sandbox */
+    uint32_t egress_log_days;    /* HUTCH_EGRESS_LOG_DAYS: older parts go; 0: none does */
+    uint32_t net_connections, net_bytes_per_second; /* HUTCH_NETWORK_CONNECTIONS, _BYTES_PER_SECOND: of all sandboxes together; 0: no limit */
     uid_t egress_uid;            /* HUTCH_EGRESS_UID */
     char secrets_key[80];        /* from the file HUTCH_SECRETS_KEY names; empty: secrets.key of the home */
     uid_t uid;                   /* HUTCH_UID: what the daemon drops to */

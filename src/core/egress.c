@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#define HOST_GROUP    "host" /* all sandboxes: what the operator allows them together */
 #define WAIT_NS       (10 * NS_PER_S)
 #define RESTART_FIRST (50 * NS_PER_MS)
 #define RESTART_LAST  (5 * NS_PER_S)
@@ -142,7 +143,7 @@ static void add(struct gated *g, const int *fds, int n)
         [NET_SOCK_DNS_TCP6] = GATE_SOCK_DNS_TCP,
     };
     struct egress *eg = g->eg;
-    struct gate_box b = {.box = g->box, .sandbox = g->sandbox, .policy = str_of(g->policy), .ca_cert = str_of(g->ca_cert), .ca_key = str_of(g->ca_key),
+    struct gate_box b = {.box = g->box, .sandbox = g->sandbox, .group = HOST_GROUP, .policy = str_of(g->policy), .ca_cert = str_of(g->ca_cert), .ca_key = str_of(g->ca_key),
                          .sock = role, .fds = fds, .nsocks = n};
     if (eg->ceiling.policy.n)
         b.ceiling = &eg->ceiling, b.nceilings = 1;
@@ -310,7 +311,8 @@ static void on_up(void *arg)
     const struct config *cfg = &eg->core->cfg;
     const char *resolver[8];
     char text[sizeof cfg->resolvers];
-    struct gate_config gc = {.resolvers = resolver, .log_bytes = (uint64_t)cfg->egress_log_mib << 20, .log_files = cfg->egress_log_files};
+    struct gate_config gc = {.resolvers = resolver, .log_bytes = (uint64_t)cfg->egress_log_mib << 20, .log_files = cfg->egress_log_files, .log_days = cfg->egress_log_days};
+    struct gate_limits all = {.connections = cfg->net_connections, .bytes_per_second = cfg->net_bytes_per_second};
     (void)snprintf(text, sizeof text, "%s", cfg->resolvers);
     char *rest = text;
     for (char *one; (one = strsep(&rest, ", ")) && gc.nresolvers < 8;)
@@ -323,6 +325,7 @@ static void on_up(void *arg)
         g->has_socks = false;
     }
     gate_config(eg->client, &gc, configured, NULL);
+    gate_group(eg->client, HOST_GROUP, &all, configured, NULL);
     secret_each(eg->core, give_secret, eg);
     gate_list(eg->client, listed, eg->core);
     log_info("network gate: up");

@@ -426,5 +426,6 @@ void gate_config(struct gate_client *c, const struct gate_config *cfg, gate_done
         rec_put_u64(&m, G_LOG_BYTES, cfg->log_bytes);
     if (cfg->log_files)
         rec_put_u64(&m, G_LOG_FILES, cfg->log_files);
+    rec_put_u64(&m, G_LOG_DAYS, cfg->log_days);
     request(c, GATE_CONFIG, &m, NULL, 0, SHAPE_PLAIN, (union done){.plain = done}, arg);
 }

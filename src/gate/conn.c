@@ -441,7 +441,7 @@ static const char *over_limit(const struct box *b)
     if (b->meter.conns >= b->meter.max_conns)
         return "the sandbox has as many connections as its network policy allows";
     if (b->group && b->group->meter.max_conns && b->group->meter.conns >= b->group->meter.max_conns)
-        return "the tenant has as many connections as it may";
+        return "the sandboxes together have as many connections as the operator allows";
     return meter_spent(b) ? "the byte limit of the network policy is used up" : NULL;
 }
 static void begin(struct gsock *s, int fd)

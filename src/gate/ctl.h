@@ -43,7 +43,8 @@ enum gate_op {
     GATE_SECRET,    /* G_NAME id, G_VALUE, [G_CALLS_MAX, G_BYTES_MAX: budget, 0 none], [G_CALLS, G_BYTES: used before]; replaces */
     GATE_SECRET_DROP,  /* G_NAME */
     GATE_SECRET_STATS, /* [G_NAME] -> G_STAT*: nested {G_NAME, G_CALLS, G_BYTES} */
-    GATE_CONFIG,    /* [G_RESOLVER*: "address" or "address:port"], [G_LOG_BYTES per file], [G_LOG_FILES per sandbox] */
+    GATE_CONFIG,    /* [G_RESOLVER*: "address" or "address:port"], [G_LOG_BYTES per file], [G_LOG_FILES per sandbox],
+                     * [G_LOG_DAYS after which what was not written to since goes; 0 never] */
     GATE_RECORD,    /* from hutch-egress: G_BOX, G_SANDBOX, G_KIND, G_SEQ, G_TIME_NS, and what applies of G_CONN, G_NAME, G_TYPE, G_ADDR, G_PORT,
                      * G_METHOD, G_PATH, G_STATUS, G_IN, G_OUT, G_MS, G_VERDICT, G_RULE, G_REASON, G_SECRET; G_LOST: records not sent
                      * before this one because the daemon did not read (they are in the log file) */
@@ -56,8 +57,6 @@ enum gate_sock {
     GATE_SOCK_PROXY,    /* listening: explicit proxy (HTTP CONNECT and absolute form), for HTTP_PROXY/HTTPS_PROXY */
     GATE_SOCK_DNS_UDP,  /* bound; nft redirects UDP port 53 here */
     GATE_SOCK_DNS_TCP,  /* listening; nft redirects TCP port 53 here */
-    GATE_SOCK_UDP,      /* optional: bound with IP_TRANSPARENT and IP_RECVORIGDSTADDR (IPV6_…); nft tproxy sends other UDP here */
-    GATE_SOCK_RAW,      /* optional, with GATE_SOCK_UDP of the same family: SOCK_RAW IPPROTO_RAW, for the answers */
     GATE_SOCK_MAX
 };
 
@@ -77,5 +76,5 @@ enum gate_tag {
     G_MESSAGE = 1, G_PID, G_COUNT, G_BOX, G_SANDBOX, G_POLICY, G_CEILING, G_NAME, G_GROUP, G_CA_CERT, G_CA_KEY, G_SOCK, G_STAT, G_CONNS,
     G_TOTAL, G_DENIED, G_IN, G_OUT, G_DNS, G_DNS_DENIED, G_SEQ, G_HASH, G_RATE, G_BYTES, G_VALUE, G_CALLS_MAX, G_BYTES_MAX, G_CALLS,
     G_RESOLVER, G_LOG_BYTES, G_LOG_FILES, G_KIND, G_TIME_NS, G_CONN, G_TYPE, G_ADDR, G_PORT, G_METHOD, G_PATH, G_STATUS, G_MS, G_VERDICT,
-    G_RULE, G_REASON, G_SECRET, G_LOST,
+    G_RULE, G_REASON, G_SECRET, G_LOST, G_LOG_DAYS,
 };

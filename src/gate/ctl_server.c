@@ -141,6 +141,8 @@ static int do_config(struct gate *g, struct rec r, struct err *e)
         resolver_servers(g->resolver, a, n);
     g->log_bytes = rec_u64_or(r, G_LOG_BYTES, g->log_bytes);
     g->log_files = (unsigned)rec_u64_or(r, G_LOG_FILES, g->log_files);
+    g->log_days = (unsigned)rec_u64_or(r, G_LOG_DAYS, g->log_days);
+    timer_arm(&g->sweep, 0);
     return 0;
 }
 

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define DAY_NS      (24 * 3600 * NS_PER_S)
+#define SWEEP_NS    (3600 * NS_PER_S)
 #define RECORDS_MAX 4096 /* that the daemon has not read; then they are only in the log */
 
 /* ---- records ---------------------------------------------------------------------------------------------------- */
@@ -94,6 +96,25 @@ static void on_refill(void *arg)
     }
 }
 
+/* ---- old logs ----------------------------------------------------------------------------------------------------- */
+
+static bool has_log(void *arg, struct str sandbox)
+{
+    struct gate *g = arg;
+    struct map_entry *m;
+    for (size_t i = 0; (m = map_next(&g->boxes, &i));)
+        if (str_eqz(sandbox, ((struct box *)m->value)->sandbox))
+            return true;
+    return false;
+}
+static void on_sweep(void *arg)
+{
+    struct gate *g = arg;
+    if (g->log_days)
+        egress_logs_sweep(g->log_dir, clock_wall() - (int64_t)g->log_days * DAY_NS, has_log, g);
+    timer_arm(&g->sweep, SWEEP_NS);
+}
+
 struct secret *gate_secret_get(struct gate *g, struct str id) { return map_get_n(&g->secrets, id.p, id.n); }
 
 /* ---- life ----------------------------------------------------------------------------------------------------------- */
@@ -119,6 +140,7 @@ struct gate *gate_new(const struct gate_setup *s, struct err *e)
     list_init(&g->pipes);
     list_init(&g->starved);
     timer_init(&g->refill, s->loop, on_refill, g);
+    timer_init(&g->sweep, s->loop, on_sweep, g);
     g->scratch = xmalloc(SCRATCH);
     server_start(g);
     return g;
@@ -144,6 +166,7 @@ void gate_free(struct gate *g)
     }
     map_free(&g->boxes), map_free(&g->groups), map_free(&g->secrets);
     timer_stop(&g->refill);
+    timer_stop(&g->sweep);
     loop_turn(g->loop, false); /* what was buried this turn still looks at us */
     struct gpipe *p;
     list_each(p, &g->pipes, node) {

@@ -62,7 +62,8 @@ struct gate {
     struct tls_trust *trust;
     int log_dir;
     uint64_t log_bytes;
-    unsigned log_files;
+    unsigned log_files, log_days;
+    struct timer sweep; /* of logs that are too old */
     uint64_t next_conn, lost;
     /* control */
     int control_fd;

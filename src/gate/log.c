@@ -4,6 +4,7 @@
 #include "base/fd.h"
 #include "crypto/digest.h"
 #include "json/write.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -202,6 +203,40 @@ static void rotate(struct egress_log *l)
     (void)close(l->fd);
     l->fd = fd;
     l->bytes = 0;
+}
+
+/* "<id>.log" or "<id>.log.N" */
+static bool is_part(const char *name, struct str *ret_sandbox, bool *ret_newest)
+{
+    struct str id = {name, 21};
+    uint64_t n;
+    if (strlen(name) < 25 || !id_ok(id) || strncmp(name + 21, ".log", 4) != 0)
+        return false;
+    *ret_sandbox = id;
+    *ret_newest = !name[25];
+    return *ret_newest || (name[25] == '.' && str_u64(str_of(name + 26), &n));
+}
+
+void egress_logs_sweep(int dirfd, int64_t older, bool (*in_use)(void *arg, struct str sandbox), void *arg)
+{
+    int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d) {
+        if (fd >= 0)
+            (void)close(fd);
+        return; /* tried again with the next sweep */
+    }
+    for (struct dirent *de; (de = readdir(d));) {
+        struct str sandbox;
+        struct stat st;
+        bool newest;
+        if (!is_part(de->d_name, &sandbox, &newest) || fstatat(dirfd, de->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
+            continue;
+        int64_t written = (int64_t)st.st_mtim.tv_sec * NS_PER_S + st.st_mtim.tv_nsec;
+        if (written < older && !(newest && in_use(arg, sandbox)))
+            (void)unlinkat(dirfd, de->d_name, 0);
+    }
+    (void)closedir(d);
 }
 
 void egress_log_put(struct egress_log *l, struct gate_record *r)

@@ -11,6 +11,7 @@
 #pragma once
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/str.h"
 #include "gate/client.h"
 #include <stdbool.h>
 
@@ -21,6 +22,10 @@ void egress_log_put(struct egress_log *l, struct gate_record *r); /* sets seq an
 void egress_log_close(struct egress_log *l);
 uint64_t egress_log_seq(const struct egress_log *l);
 const char *egress_log_hash(const struct egress_log *l);
+
+/* Removes parts that were last written before `older` (wall clock); not the newest part of a sandbox that is in use, whose chain
+ * goes on in it. */
+void egress_logs_sweep(int dirfd, int64_t older, bool (*in_use)(void *arg, struct str sandbox), void *arg);
 
 /* Reading: lines with seq > after, oldest first, at most `max` of them, as JSON array elements (no brackets, comma separated)
  * into out. Returns how many; -1 if the log cannot be read. No log: 0. */

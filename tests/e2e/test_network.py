@@ -8,7 +8,7 @@ import threading
 
 import daemon
 from hutchtest import *
-from outside import egress, gated, inside, logged, outside
+from outside import ENV, egress, gated, inside, logged, outside
 
 TIERS = tiers("vm", "container")
 
@@ -341,6 +341,74 @@ def canary_tries_every_policy(t):
     contains([(r["probe"], r["want"]) for r in mine], ("name api.allowed.test", "allowed"))
     true(any(r["probe"].startswith("tcp 169.254.169.254") and r["found"] == "inside: refused; log: deny" for r in mine), mine)
     equal([b["id"] for b in t.c.get("/v1/sandboxes")["sandboxes"]], [box.id], "scratch sandboxes are gone")
+
+
+@tiers("container")
+@gated
+def limits_of_one_sandbox(t):
+    o = t.outside
+    box = t.box(network={"mode": "open", "limits": {"connections": 3, "bytes": 400000}})
+    r = inside(box, """
+        R["few"] = hold((O.web, 7), 5)
+        for s in HELD: s.close()
+        for i in range(200):  # until the gate has seen that
+            if hold((O.web, 7), 1) == ["x"]: break
+            time.sleep(0.05)
+        R["moved"] = 0
+        try:
+            s = HELD[-1]
+            for i in range(100):
+                s.sendall(bytes(8192)); n = 0
+                while n < 8192:
+                    d = s.recv(65536)
+                    if not d: raise OSError()
+                    n += len(d)
+                R["moved"] += 8192
+        except OSError: pass
+        R["after"] = http(O.web)[0]
+    """, web=o.ip())
+    equal(r["few"], ["x", "x", "x", "", ""])
+    true(150000 < r["moved"] < 400000, r["moved"])
+    equal(r["after"], 0, "what was given is used up")
+    logged(t, box, kind="deny", port=7, rule="limit")
+    logged(t, box, kind="cut", port=7)
+
+
+@tiers("container")
+@gated
+def bandwidth_of_one_sandbox(t):
+    o = t.outside
+    box = t.box(network={"mode": "open", "limits": {"bytes_per_second": 500000}})
+    r = inside(box, """
+        s = socket.create_connection((O.web, 7), timeout=30)
+        t0 = time.monotonic()
+        for i in range(64):
+            s.sendall(bytes(8192)); n = 0
+            while n < 8192: n += len(s.recv(65536))
+        R["rate"] = 2 * 64 * 8192 / (time.monotonic() - t0)
+    """, web=o.ip())
+    true(r["rate"] < 700000, f"{r['rate']:.0f} bytes a second where 500000 and a first burst are allowed")
+
+
+@tiers("container")
+@own_daemon(**{**ENV, "HUTCH_NETWORK_CONNECTIONS": 4, "HUTCH_POOL_VM": 0})
+def limits_of_the_host(t):
+    o = outside()
+    o.reset()
+    code = "R['got'] = hold((O.web, 7), 3)"
+    one, two = t.box(network={"mode": "open"}), t.box(network={"mode": "open"})
+    one.put("/tmp/hold.py", f"""
+import socket, time
+s = [socket.create_connection(('{o.ip()}', 7), timeout=60) for _ in range(3)]
+for c in s: c.sendall(b'x'); c.recv(9)
+open('/tmp/held', 'w').write('yes'); time.sleep(600)
+""".encode())
+    one.background(["python3", "/tmp/hold.py"])
+    until(lambda: one.exec(["cat", "/tmp/held"]).code == 0, 20, "three connections of the one")
+    equal(inside(two, code, web=o.ip())["got"], ["x", "", ""], "of four, one is left for the other")
+    logged(t, two, kind="deny", port=7, rule="limit")
+    one.kill()
+    until(lambda: inside(two, code, web=o.ip())["got"] == ["x", "x", "x"], 20, "they are free again")
 
 
 class _Own:

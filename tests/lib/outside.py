@@ -347,6 +347,17 @@ def tcp(addr, data=b"hello", port=None, wait=5):
         return got.decode("latin-1") if got else "closed"
     except (TimeoutError, socket.timeout): return "TIMEOUT"
     except OSError as e: return name_of(e)
+HELD = []
+def hold(addr, n):
+    """n connections to an echo server that stay open in HELD; what each answered, "" if nothing."""
+    def one():
+        try:
+            s = socket.create_connection(addr, timeout=10)
+            HELD.append(s)
+            s.sendall(b"x")
+            return s.recv(9).decode()
+        except OSError: return ""
+    return [one() for _ in range(n)]
 def http(addr, host=None, path="/", method="GET", head="", raw=None, port=80, wait=10):
     """(status, body) or (0, error)."""
     req = raw if raw is not None else ("%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n%s\r\n" % (method, path, host or addr, head)).encode("latin-1")

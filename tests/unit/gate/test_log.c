@@ -3,6 +3,7 @@
 #include "test.h"
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #define SB "iaaaaaaaaaaaaaaaaaaaa"
 static char dir[64];
@@ -141,6 +142,38 @@ TEST(log, parts_rotate_and_the_chain_goes_on)
     l = egress_log_open(d, SB, 0, 2, &e);
     CHECK_INT(egress_log_seq(l), 500);
     egress_log_close(l);
+    wipe(d);
+}
+static bool a_is_used(void *arg, struct str sandbox)
+{
+    (void)arg;
+    return str_eqz(sandbox, SB);
+}
+
+TEST(log, what_is_old_goes)
+{
+    static const struct { const char *name; int64_t age_s; bool stays; } t[] = {
+        {SB ".log", 1000, true}, /* in use */
+        {SB ".log.1", 1000, false},
+        {SB ".log.2", 10, true},
+        {"ibbbbbbbbbbbbbbbbbbbb.log", 1000, false},
+        {"iccccccccccccccccccccc.log", 1000, true}, /* not a name of ours */
+        {"ibbbbbbbbbbbbbbbbbbbb.log.x", 1000, true},
+        {"idddddddddddddddddddd.log", 10, true},
+        {"notes", 1000, true},
+    };
+    int d = open_dir();
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+        struct timespec at[2] = {{.tv_sec = now.tv_sec - t[i].age_s}, {.tv_sec = now.tv_sec - t[i].age_s}};
+        int fd = openat(d, t[i].name, O_WRONLY | O_CREAT | O_CLOEXEC, 0640);
+        CHECK(fd >= 0 && !futimens(fd, at));
+        close(fd);
+    }
+    egress_logs_sweep(d, (now.tv_sec - 100) * 1000000000LL, a_is_used, NULL);
+    for (size_t i = 0; i < sizeof t / sizeof *t; i++)
+        CHECK_INT(faccessat(d, t[i].name, F_OK, 0) == 0, t[i].stays);
     wipe(d);
 }
 TEST_MAIN
