@@ -29,10 +29,13 @@ def clean(b):
 class Relay:
     """What all languages share. An interpreter is a subclass: argv, env, and how a cell reaches it."""
     language = None
+    REHEARSAL = ""  # a cell that is run before anybody asked for one, so that the next finds what it needs in memory
 
     def __init__(self):
         self.poll = select.poll()
-        self.cell = None     # id of the one that runs
+        self.sandbox = None  # whom we work for
+        self.running = False
+        self.cell = None     # id of the one that runs; None while one is rehearsed
         self.queue = []
         self.count = 0
         self.failed = False
@@ -101,8 +104,11 @@ class Relay:
     def done(self):
         self.drain(final=True)
         self.flush()
-        cell, self.cell = self.cell, None
-        self.send("done", id=cell)
+        cell, self.cell, self.running = self.cell, None, False
+        if cell is None:
+            self.send("rehearsed")
+        else:
+            self.send("done", id=cell)
 
     # ---- the interpreter's output ----
     def drain(self, final=False):
@@ -214,9 +220,10 @@ class Relay:
             self.drain()
             self.error(*map(clean, parts))
         elif kind == "begun":  # from here on an interrupt is heard
-            self.send("count", id=self.cell, n=self.count)
-        elif kind == "done":
             if self.cell is not None:
+                self.send("count", id=self.cell, n=self.count)
+        elif kind == "done":
+            if self.running:
                 self.done()
         elif kind == "ready":
             self.started = True
@@ -228,13 +235,23 @@ class Relay:
     # ---- requests ----
     def start_cell(self, q):
         self.drain()  # what was printed between cells belongs to none
-        self.cell, self.failed = q["id"], False
-        self.count += 1
+        self.running, self.cell, self.failed = True, q["id"], False
+        self.count += self.cell is not None
         self.run(q["code"], q.get("env") or {})
 
+    def adopt(self, q):
+        """A kernel that came out of a snapshot is told once whom it works for; one that was started for it knows already."""
+        if self.sandbox != q["sandbox"]:
+            self.sandbox = q["sandbox"]
+            self.tell("adopt", "", q.get("env") or {})
+        self.send("adopted")
+
     def run(self, code, env):
+        self.tell("run", code, env)
+
+    def tell(self, what, code, env):
         code = code.encode("utf-8", "replace")
-        parts = [b"run %d %d\n" % (len(code), len(env)), code]
+        parts = [b"%s %d %d\n" % (what.encode("ascii"), len(code), len(env)), code]
         for k, v in env.items():
             kv = ("%s=%s" % (k, v)).encode("utf-8", "replace")
             parts += [b"%d\n" % len(kv), kv]
@@ -262,7 +279,9 @@ class Relay:
         if op == "run":
             self.queue.append(q)
         elif op == "adopt":
-            self.send("adopted")  # its environment came with the process
+            self.adopt(q)
+        elif op == "rehearse":
+            self.queue.append({"id": None, "code": self.REHEARSAL})
         elif op == "interrupt" and self.cell is not None:
             self.interrupt()
 
@@ -302,7 +321,7 @@ class Relay:
                     break  # the others may be other descriptors now
                 else:
                     self.drain()
-            if self.started and self.cell is None and self.queue:
+            if self.started and not self.running and self.queue:
                 self.start_cell(self.queue.pop(0))
 
     def listen(self):
@@ -326,7 +345,7 @@ class Relay:
             except OSError:
                 pass
             os._exit(code if code > 0 else 1)
-        if self.cell is not None:
+        if self.running:
             self.drain(final=True)
             what = "exited with status %d" % code if code >= 0 else "was ended by signal %d" % -code
             self.error(*self.last_words(code, what))
@@ -362,6 +381,10 @@ class Bash(Relay):
     def quoted(s):
         return "'" + s.replace("'", "'\\''").replace("\0", "") + "'"
 
+    def tell(self, what, code, env):
+        """The only thing it is told this way is to adopt: its environment."""
+        self.write("".join("export %s=%s\n" % (k, self.quoted(v)) for k, v in env.items()).encode("utf-8", "replace"))
+
     def run(self, code, env):
         before, after = "", ""
         for i, (k, v) in enumerate(env.items()):
@@ -380,7 +403,7 @@ class Bash(Relay):
             self.error("KeyboardInterrupt", "", "KeyboardInterrupt")
         elif code:
             self.error("ExitStatus", str(code), "the last command exited with status %d" % code)
-        if self.cell is not None:
+        if self.running:
             self.done()
         return True
 
@@ -390,6 +413,7 @@ class Bash(Relay):
 
 class Javascript(Relay):
     language = "javascript"
+    REHEARSAL = "console.log(await Promise.resolve([1, `${Math.PI}`])); display({ a: [1, \"b\"] })"
 
     def argv(self):
         return ["node", "--no-force-async-hooks-checks", "--experimental-import-meta-resolve", "--no-warnings", HERE + "/node/kernel.mjs", self.language]

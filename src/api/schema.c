@@ -76,7 +76,7 @@ const struct schema schemas[] = {
     {"VolumeList", "volumes!:[Volume]"},
     /* templates */
     {"TemplateCreate", "name:s builtin!:s force:b"},
-    {"Template", "id!:s name!:s created_at!:t source!:=bootstrap|recipe|import parent!:s? size_bytes!:i disk_min_mib!:i warm!:[s]"},
+    {"Template", "id!:s name!:s created_at!:t source!:=bootstrap|recipe|import parent!:s? size_bytes!:i disk_min_mib!:i warm!:[s] kernels!:[s]"},
     {"TemplateList", "templates!:[Template]"},
     {"BuildEvent", "event!:=progress|log|keepalive|done|error percent:i step:s line:s template:Template error:Error"},
     /* keys, events, the daemon */

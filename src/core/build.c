@@ -10,6 +10,7 @@
 #include "core/build_int.h"
 #include "core/box.h"
 #include "core/exec.h"
+#include "core/kernels.h"
 #include "core/pool.h"
 #include "core/variant.h"
 #include "image/manifest.h"
@@ -362,6 +363,9 @@ void build_packed(struct build *b)
     m->source = !strcmp(t->source, "bootstrap") ? MANIFEST_BOOTSTRAP : !strcmp(t->source, "recipe") ? MANIFEST_RECIPE : MANIFEST_IMPORT;
     manifest_set(&m->user, t->user), manifest_set(&m->workdir, t->workdir);
     manifest_set(&m->start, t->start), manifest_set(&m->ready, t->ready);
+    char kernels[KERNELS_TEXT];
+    kernels_format(t->kernels, kernels);
+    manifest_set(&m->kernels, kernels);
     manifest_set(&m->content_key, t->content_key), manifest_set(&m->packages, NULL);
     char **env = kv_to_env(&t->env);
     for (char **v = env; *v; v++)
@@ -616,6 +620,8 @@ struct build *build_builtin(struct core *c, const char *name, const char *builti
         return NULL;
     (void)snprintf(b->builtin, sizeof b->builtin, "%s", builtin);
     b->t->user = xstrdup("user");
+    if (!strcmp(builtin, "code-interpreter"))
+        b->t->kernels = 1u << LANG_PYTHON | 1u << LANG_JAVASCRIPT;
     b->kernel_only = template_find(c, name, NULL) && !force;
     if (b->kernel_only && !kernel_outdated(c)) {
         loop_defer(c->loop, already_there, b);

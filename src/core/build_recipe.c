@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "core/build_int.h"
 #include "core/exec.h"
+#include "core/kernels.h"
 #include "core/network.h"
 #include "core/trust.h"
 #include "crypto/digest.h"
@@ -551,10 +552,11 @@ struct build *build_recipe(struct core *c, const struct recipe_spec *s, const st
 {
     auto_fd ctx = s->context_fd;
     struct recipe rec;
+    unsigned kernels = 0;
     if (recipe_parse(s->text.p, s->text.n, &rec, e))
         return NULL;
     const struct template *parent = template_find(c, rec.debian ? "base" : rec.from, e);
-    struct build *b = parent ? build_new(c, s->name, "recipe", ops, arg, e) : NULL;
+    struct build *b = parent && (!rec.kernels || !kernels_parse(rec.kernels, &kernels, e)) ? build_new(c, s->name, "recipe", ops, arg, e) : NULL;
     if (!b) {
         recipe_fini(&rec);
         return NULL;
@@ -566,6 +568,7 @@ struct build *build_recipe(struct core *c, const struct recipe_spec *s, const st
     b->t->user = parent->user ? xstrdup(parent->user) : NULL;
     b->t->workdir = parent->workdir ? xstrdup(parent->workdir) : NULL;
     b->t->start = cmd_text(&rec.start), b->t->ready = cmd_text(&rec.ready);
+    b->t->kernels = rec.kernels ? kernels : parent->kernels;
     kv_copy(&b->t->env, &parent->env);
     kv_copy(&r->env, &parent->env);
     r->user = xstrdup(parent->user ? parent->user : "root"), r->cwd = xstrdup(parent->workdir ? parent->workdir : "/");

@@ -37,6 +37,11 @@ static void default_id(const char *sandbox, enum language l, char out[CONTEXT_ID
     uuid_text(b, out);
 }
 
+void context_tag(enum language l, const char *id, char out[CONTEXT_TAG])
+{
+    (void)snprintf(out, CONTEXT_TAG, TAG "%s:%s", language_name(l), id ? id : "default");
+}
+
 static const char *default_cwd(const struct contexts *cs)
 {
     const struct sandbox *sb = sandbox_find(cs->core, cs->sandbox, NULL);
@@ -65,7 +70,7 @@ static struct context *context_add(struct contexts *cs, enum language l, const c
         (void)snprintf(cx->id, sizeof cx->id, "%s", id);
     else
         default_id(cs->sandbox, l, cx->id);
-    (void)snprintf(cx->tag, sizeof cx->tag, TAG "%s:%s", language_name(l), id ? id : "default");
+    context_tag(l, id, cx->tag);
     list_init(&cx->waiters), list_init(&cx->queue);
     timer_init(&cx->grace, cs->core->loop, on_grace, cx);
     list_add_tail(&cs->all, &cx->link);
@@ -359,7 +364,7 @@ static void want_files(struct context *cx)
     struct listing *l = xcalloc(1, sizeof *l);
     l->core = cs->core;
     memcpy(l->sandbox, cs->sandbox, sizeof l->sandbox);
-    if (!sb || kernels_ensure(sb, files_there, l, &e)) {
+    if (!sb || kernels_ensure(cs->core, sandbox_agent(sb, &e), files_there, l, &e)) {
         free(l);
         cx->waits_for_files = false;
         start_failed(cx, &e);

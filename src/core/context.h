@@ -72,4 +72,6 @@ void eval_cancel(struct eval *v);          /* the client left: interrupt it, or 
 
 /* ---- for core ---- */
 size_t contexts_resting(const struct sandbox *sb); /* kernels we are connected to that run no cell */
+#define CONTEXT_TAG 64
+void context_tag(enum language l, const char *id /* NULL: the default's */, char out[CONTEXT_TAG]); /* of its kernel's process */
 void contexts_drop(struct sandbox *sb, const struct err *why); /* its box goes: nothing of it can be reached from here on */

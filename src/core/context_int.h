@@ -22,7 +22,7 @@ struct contexts { /* of one sandbox; in core->contexts by sandbox id */
 struct context {
     struct list link;
     struct contexts *of;
-    char id[CONTEXT_ID], tag[64];
+    char id[CONTEXT_ID], tag[CONTEXT_TAG];
     enum language language;
     bool is_default, hidden; /* hidden: a default that was removed; its next use brings it back */
     char *cwd;               /* NULL: the sandbox's default */

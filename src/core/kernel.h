@@ -30,6 +30,7 @@ struct kernel_event { /* strings are valid during the callback */
     size_t bytes;            /* of its line */
 };
 
+struct sandbox;
 struct kernel;
 struct kernel_ops {
     void (*ready)(void *arg);                               /* cells may be sent */

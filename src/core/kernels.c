@@ -94,7 +94,8 @@ void kernels_free(struct core *c)
 /* ---- into a sandbox ---- */
 struct ensure {
     struct core *core;
-    char id[22], tmp[128];
+    struct agent *agent; /* there as long as its calls succeed */
+    char tmp[128];
     void (*cb)(void *arg, const struct err *e);
     void *arg;
     size_t left;
@@ -122,14 +123,13 @@ static void written(void *arg, const struct err *e, const struct file_entry *en)
         w->err = *e;
     if (--w->left)
         return;
-    struct sandbox *sb = sandbox_find(w->core, w->id, &w->err);
-    if (w->err.code || files_move(sb, w->tmp, w->core->kernels->dir, "root", moved, w, &w->err)) {
+    if (w->err.code || files_move_on(w->agent, w->tmp, w->core->kernels->dir, "root", moved, w, &w->err)) {
         err_wrap(&w->err, "installing the code kernels in the sandbox");
         finish(w, &w->err);
     }
 }
 
-static void write_all(struct ensure *w, struct sandbox *sb)
+static void write_all(struct ensure *w)
 {
     static const struct file_write_ops ops = {.done = written};
     const struct kernels *k = w->core->kernels;
@@ -140,7 +140,7 @@ static void write_all(struct ensure *w, struct sandbox *sb)
     for (size_t i = 0; i < k->n && !w->err.code; i++) {
         auto_free char *path = xasprintf("%s%s", w->tmp, k->file[i].path + 1);
         struct file_write_spec s = {.path = path, .user = "root", .mode = 0644};
-        struct file_write *f = file_write_start(sb, &s, &ops, w, &w->err);
+        struct file_write *f = file_write_start_on(w->agent, &s, &ops, w, &w->err);
         if (!f)
             break;
         w->left++;
@@ -153,31 +153,56 @@ static void write_all(struct ensure *w, struct sandbox *sb)
 static void looked(void *arg, const struct err *e, const struct file_entry *en)
 {
     struct ensure *w = arg;
-    struct err gone;
     (void)en;
-    if (!e || e->code != E_NOT_FOUND) {
-        finish(w, e);
-        return;
-    }
-    struct sandbox *sb = sandbox_find(w->core, w->id, &gone);
-    if (sb)
-        write_all(w, sb);
+    if (e && e->code == E_NOT_FOUND)
+        write_all(w);
     else
-        finish(w, &gone);
+        finish(w, e);
 }
 
-int kernels_ensure(struct sandbox *sb, void (*cb)(void *arg, const struct err *e), void *arg, struct err *e)
+int kernels_ensure(struct core *c, struct agent *a, void (*cb)(void *arg, const struct err *e), void *arg, struct err *e)
 {
-    if (!sb->core->kernels || !sb->core->kernels->n)
+    if (!a)
+        return -1;
+    if (!c->kernels || !c->kernels->n)
         return err_set(e, E_UNSUPPORTED, "the code kernels are not installed on this host (share/kernels)");
     struct ensure *w = xcalloc(1, sizeof *w);
-    *w = (struct ensure){.core = sb->core, .cb = cb, .arg = arg};
-    memcpy(w->id, sb->id, sizeof w->id);
-    if (files_stat(sb, sb->core->kernels->dir, "root", looked, w, e)) {
+    *w = (struct ensure){.core = c, .agent = a, .cb = cb, .arg = arg};
+    if (files_stat_on(a, c->kernels->dir, "root", looked, w, e)) {
         free(w);
         return -1;
     }
     return 0;
+}
+
+const char *kernels_version(const struct core *c)
+{
+    return c->kernels ? c->kernels->dir + sizeof GUEST_DIR : "";
+}
+
+/* ---- sets of them ---- */
+int kernels_parse(const char *text, unsigned *ret, struct err *e)
+{
+    unsigned set = 0;
+    enum language l;
+    for (const char *p = text; strcmp(text, "none") && *(p += strspn(p, " \t")); p += strcspn(p, " \t")) {
+        struct str word = {p, strcspn(p, " \t")};
+        if (language_parse(word, &l))
+            return err_set(e, E_INVALID, "kernels: '%.*s' is not a language; python, javascript, typescript, r, java and bash are",
+                           (int)(word.n > 40 ? 40 : word.n), word.p);
+        set |= 1u << l;
+    }
+    *ret = set;
+    return 0;
+}
+
+void kernels_format(unsigned set, char out[KERNELS_TEXT])
+{
+    size_t at = 0;
+    *out = 0;
+    for (int l = 0; l < LANG_COUNT; l++)
+        if (set & 1u << l)
+            at += (size_t)snprintf(out + at, KERNELS_TEXT - at, "%s%s", at ? " " : "", language_name((enum language)l));
 }
 
 void kernels_command(struct core *c, enum language l, bool warm, struct kernel_cmd *ret)

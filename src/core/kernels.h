@@ -9,14 +9,19 @@
 #include <stddef.h>
 
 struct core;
-struct sandbox;
+struct agent;
 
 int kernels_load(struct core *c, struct err *e); /* blocking, at start */
 void kernels_free(struct core *c);
-/* cb once, later: they are there. -1 + e: refused at once. */
-int kernels_ensure(struct sandbox *sb, void (*cb)(void *arg, const struct err *e), void *arg, struct err *e);
+/* cb once, later: they are there; the end of the agent is an error as well. -1 + e: refused at once. */
+int kernels_ensure(struct core *c, struct agent *a /* NULL: e is set */, void (*cb)(void *arg, const struct err *e), void *arg, struct err *e);
+const char *kernels_version(const struct core *c); /* changes with their text */
 
+#define KERNELS_TEXT 64
 #define KERNEL_ARGS 8
 struct kernel_cmd { char text[160]; const char *argv[KERNEL_ARGS]; };
+/* Sets of languages, as templates name them: "python javascript"; bit 1 << enum language. "" and "none" are the empty set. */
+int kernels_parse(const char *text, unsigned *ret, struct err *e);
+void kernels_format(unsigned set, char out[KERNELS_TEXT]);
 /* warm: with the usual modules loaded, for a template's snapshot. */
 void kernels_command(struct core *c, enum language l, bool warm, struct kernel_cmd *ret);

@@ -5,6 +5,7 @@
 #include "core/internal.h"
 #include "core/prime.h"
 #include "core/template.h"
+#include "core/warm.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@
 #define QUIET_NS   (30 * NS_PER_MS) /* after the last create, before the next refill */
 #define RETRY_NS   (10 * NS_PER_S)  /* after a failed refill */
 #define CLASSES_MAX 8
+#define KERNEL_SLOTS 2              /* containers that wait with kernels in them: some 100 MiB each */
 #define FREE_MIB   1024             /* host memory that refills leave alone */
 
 struct class {
@@ -29,6 +31,8 @@ struct pool {
     struct box *making;      /* the one in the works */
     struct class *making_for;
     struct prime *prime;
+    struct warm *warm;
+    unsigned kernels;        /* its template's, for its size */
     bool to_ready, stopped;
     int64_t busy_until;
 };
@@ -119,6 +123,13 @@ struct box *pool_take(struct core *c, const struct box_spec *spec, const char **
 }
 
 /* ---- making one ---- */
+static void stop_warming(struct pool *p)
+{
+    prime_cancel(p->prime);
+    warm_cancel(p->warm);
+    p->prime = NULL, p->warm = NULL;
+}
+
 static void give_up(struct pool *p, const struct err *e)
 {
     struct box *b = p->making;
@@ -170,14 +181,25 @@ static void rehearse(struct pool *p)
     box_configure(p->making, &id, rehearsed, p);
 }
 
-static void primed(void *arg, const struct err *e)
+static void warmed(void *arg, const struct err *e)
 {
     struct pool *p = arg;
-    p->prime = NULL;
+    p->warm = NULL;
     if (e)
         give_up(p, e);
     else
         rehearse(p);
+}
+
+/* A VM's kernels came out of its snapshot; a container's begin here. */
+static void primed(void *arg, const struct err *e)
+{
+    struct pool *p = arg;
+    p->prime = NULL;
+    if (e || !p->kernels)
+        warmed(p, e);
+    else
+        p->warm = warm_run(p->core, p->making->agent, p->kernels, p->making->vm ? WARM_REHEARSE : WARM_START, warmed, p);
 }
 
 static void configured(void *arg, struct box *b, const struct err *e)
@@ -185,8 +207,10 @@ static void configured(void *arg, struct box *b, const struct err *e)
     struct pool *p = arg;
     if (e)
         give_up(p, e);
-    else
+    else if (b->vm)
         p->prime = prime_run(p->core->loop, b->agent, prime_pool, prime_pool_n, primed, p);
+    else
+        primed(p, NULL);
 }
 
 static void started(void *arg, struct box *b, const struct err *e)
@@ -198,11 +222,15 @@ static void started(void *arg, struct box *b, const struct err *e)
         again(p, RETRY_NS);
         return;
     }
+    struct template *t = map_get(&p->core->templates, b->spec.template_id);
     struct box_identity id = {.sandbox = "pool", .hostname = "hutch", .prime = true};
-    if (b->spec.tier == TIER_CONTAINER)
-        rehearse(p);
-    else if (p->to_ready)
+    p->kernels = template_kernels(t, b->spec.memory_mib);
+    if (t)
+        id.user = t->user, id.workdir = t->workdir, id.env = &t->env;
+    if (p->to_ready || (!b->vm && p->kernels))
         box_configure(b, &id, configured, p);
+    else if (!b->vm)
+        rehearse(p);
     else
         made(p);
 }
@@ -241,10 +269,12 @@ static void refill(void *arg)
         if (!map_get(&c->templates, k->spec.template_id))
             continue;
         bool want_ready = vm && k->nready < c->cfg.pool_vm;
-        bool want_waiting = k->nwaiting < (vm ? c->cfg.pool_vm_started : c->cfg.pool_container);
+        bool kernels = template_kernels(map_get(&c->templates, k->spec.template_id), k->spec.memory_mib);
+        size_t slots = kernels && c->cfg.pool_container > KERNEL_SLOTS ? KERNEL_SLOTS : c->cfg.pool_container;
+        bool want_waiting = k->nwaiting < (vm ? c->cfg.pool_vm_started : slots);
         if (!want_ready && !want_waiting)
             continue;
-        if (host_free_mib() < FREE_MIB + (vm ? 256 : 32)) {
+        if (host_free_mib() < FREE_MIB + (vm || kernels ? 256 : 32)) {
             log_warn("pool: host memory is short, not refilling");
             break;
         }
@@ -263,8 +293,7 @@ void pool_lost(struct box *b)
     struct pool *p = b->core->pool;
     struct class *k = p ? class_of(p, &b->spec) : NULL;
     if (p && p->making == b) {
-        prime_cancel(p->prime);
-        p->prime = NULL;
+        stop_warming(p);
         p->making = NULL, p->making_for = NULL;
         again(p, RETRY_NS);
     } else if (k && b->pool.next) {
@@ -314,8 +343,7 @@ void pool_drop_template(struct core *c, const char *template_id, void (*done)(vo
         if (p->making_for == k && p->making) {
             b = p->making;
             b->cb = NULL;
-            prime_cancel(p->prime);
-            p->prime = NULL;
+            stop_warming(p);
             p->making = NULL, p->making_for = NULL;
             w->left++;
             box_remove(b, dropped, w);
@@ -332,8 +360,7 @@ void pool_stop(struct core *c)
         return;
     p->stopped = true;
     timer_stop(&p->tick);
-    prime_cancel(p->prime);
-    p->prime = NULL;
+    stop_warming(p);
     if (p->making)
         p->making->cb = NULL;
     p->making = NULL;

@@ -5,6 +5,7 @@
 #include "core/box.h"
 #include "core/internal.h"
 #include "core/isolate.h"
+#include "core/kernels.h"
 #include "core/pool.h"
 #include "core/tree.h"
 #include "core/variant.h"
@@ -15,6 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#define KERNELS_MIB 256 /* a sandbox with less starts kernels when they are wanted */
 
 void template_free(struct template *t)
 {
@@ -38,6 +41,8 @@ struct template *template_find(struct core *c, const char *name_or_id, struct er
         err_set(e, E_NOT_FOUND, "template '%.64s' does not exist; `hutch template ls` shows what does", name_or_id);
     return t;
 }
+
+unsigned template_kernels(const struct template *t, uint32_t memory_mib) { return t && memory_mib >= KERNELS_MIB ? t->kernels : 0; }
 
 static int by_name(const void *a, const void *b)
 {
@@ -152,6 +157,9 @@ static struct template *from_manifest(const struct manifest *m)
     t->user = text_or_null(m->user), t->workdir = text_or_null(m->workdir);
     t->start = text_or_null(m->start), t->ready = text_or_null(m->ready);
     t->content_key = text_or_null(m->content_key);
+    struct err e;
+    if (kernels_parse(m->kernels, &t->kernels, &e))
+        log_warn("template %s: %s", t->id, e.msg);
     for (size_t i = 0; i < m->nenv; i++) {
         const char *eq = strchr(m->env[i], '=');
         if (eq)

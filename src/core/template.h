@@ -18,6 +18,7 @@ struct template {
     uint32_t disk_min_mib;
     struct kv env;
     char *user, *workdir, *start, *ready; /* NULL: default */
+    unsigned kernels;                     /* that run before anybody asks: kernels.h, warm.h */
     char *content_key;                    /* recipe hash, NULL */
     bool warm_container, warm_vm;
     bool building;                        /* on disk, not proven yet: found by its id only, and its build's to remove */
@@ -27,6 +28,7 @@ struct template {
 void template_free(struct template *t);
 struct template *template_find(struct core *c, const char *name_or_id, struct err *e);
 size_t template_list(struct core *c, struct template **ret, size_t max); /* by name */
+unsigned template_kernels(const struct template *t /* may be NULL */, uint32_t memory_mib); /* its kernels, where there is room for them */
 /* Refused while sandboxes stand on it or its build is not over. */
 int template_remove(struct core *c, struct template *t, void (*done)(void *arg, const struct err *e), void *arg, struct err *e);
 

@@ -4,13 +4,18 @@
 #include "base/log.h"
 #include "core/agent.h"
 #include "core/internal.h"
+#include "core/kernels.h"
 #include "core/prime.h"
 #include "core/template.h"
+#include "core/warm.h"
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #define CACHED_MAX 8
+/* The clock of a guest that is being prepared is this much behind. A restored one is stepped to the right time, and whatever keeps
+ * random state of its own and renews it by the clock does so then: OpenSSL within an hour. */
+#define BEHIND_NS (2 * 3600 * NS_PER_S)
 
 struct waiter { struct list link; variant_progress *progress; void *progress_arg; variant_cb *cb; void *arg; };
 
@@ -25,6 +30,7 @@ struct entry {
     struct vm_build *build;
     struct agent *agent; /* of the guest being prepared */
     struct prime *prime;
+    struct warm *warm;
 };
 
 struct variants { struct list all; };
@@ -35,6 +41,8 @@ static void agent_drop(struct entry *en)
 {
     prime_cancel(en->prime);
     en->prime = NULL;
+    warm_cancel(en->warm);
+    en->warm = NULL;
     agent_free(en->agent);
     en->agent = NULL;
 }
@@ -70,12 +78,12 @@ static void frozen(void *arg, const struct err *e, struct rec r)
     prepared(arg, e);
 }
 
-static void step_done(void *arg, const struct err *e)
+static void all_runs(void *arg, const struct err *e)
 {
     struct entry *en = arg;
     static const struct call_ops ops = {.done = frozen};
     struct err no;
-    en->prime = NULL;
+    en->warm = NULL;
     if (e) {
         prepared(en, e);
         return;
@@ -88,7 +96,19 @@ static void step_done(void *arg, const struct err *e)
         prepared(en, &no);
 }
 
-/* START and READY of the template run in the guest that becomes the snapshot. */
+static void step_done(void *arg, const struct err *e)
+{
+    struct entry *en = arg;
+    struct template *t = map_get(&en->core->templates, en->spec.template_id);
+    en->prime = NULL;
+    unsigned kernels = template_kernels(t, en->spec.ram_mib);
+    if (e || !kernels)
+        all_runs(en, e);
+    else
+        en->warm = warm_run(en->core, en->agent, kernels, WARM_START, all_runs, en);
+}
+
+/* START and READY of the template, and its kernels, run in the guest that becomes the snapshot. */
 static void warmed(void *arg, const struct err *e)
 {
     struct entry *en = arg;
@@ -141,7 +161,7 @@ static void prepare(void *arg, struct vm_build *b, int chan_fd)
     unsigned char entropy[64];
     random_bytes(entropy, sizeof entropy);
     rec_put(&rec, T_ENTROPY, entropy, sizeof entropy);
-    rec_put_u64(&rec, T_WALL_NS, (uint64_t)clock_wall());
+    rec_put_u64(&rec, T_WALL_NS, (uint64_t)(clock_wall() - BEHIND_NS));
     rec_put_str(&rec, T_HOSTNAME, "hutch");
     rec_put_str(&rec, T_MACHINE_ID, "00000000000000000000000000000000");
     rec_put_u64(&rec, T_GENERATION, 0);
@@ -242,6 +262,17 @@ static void answer_later(void *arg)
         answer(en, en->v, NULL);
 }
 
+/* A snapshot with kernels in it is another when they, or their text, change. */
+static void name_prepared(struct core *c, struct vm_spec *s)
+{
+    const struct template *t = map_get(&c->templates, s->template_id);
+    char kernels[KERNELS_TEXT];
+    if (!template_kernels(t, s->ram_mib))
+        return;
+    kernels_format(t->kernels, kernels);
+    (void)snprintf(s->prepared, sizeof s->prepared, "kernels %s %s", kernels_version(c), kernels);
+}
+
 void variant_get(struct core *c, const struct vm_spec *spec, variant_progress *progress, void *progress_arg, variant_cb *cb, void *arg)
 {
     struct entry *en = NULL, *it;
@@ -255,6 +286,7 @@ void variant_get(struct core *c, const struct vm_spec *spec, variant_progress *p
     if (!en) {
         en = xcalloc(1, sizeof *en);
         en->core = c, en->spec = *spec;
+        name_prepared(c, &en->spec);
         list_init(&en->waiters);
         list_add_tail(&c->variants->all, &en->link);
     }

@@ -33,6 +33,7 @@ struct manifest {
     size_t nenv;
     char *user, *workdir;       /* "" : the defaults */
     char *start, *ready;        /* shell commands, "" if none */
+    char *kernels;              /* languages whose kernels run in its snapshot, with spaces between; "" if none */
     char *content_key;          /* hash of the recipe and its inputs, "" if none */
     char *packages;             /* summary for people, "" if unknown */
 };

@@ -96,6 +96,16 @@ static int once(struct recipe_cmd *c, const char *what, struct parse *ps, const 
 static int on_start(struct parse *ps, const char *p, struct err *e) { return once(&ps->r->start, "START", ps, p, e); }
 static int on_ready(struct parse *ps, const char *p, struct err *e) { return once(&ps->r->ready, "READY", ps, p, e); }
 
+static int on_kernels(struct parse *ps, const char *p, struct err *e)
+{
+    if (ps->r->kernels)
+        return err_set(e, E_INVALID, "line %d: a second KERNELS", ps->line);
+    if (!*p || strlen(p) > RECIPE_KERNELS_MAX || p[strspn(p, "abcdefghijklmnopqrstuvwxyz \t")])
+        return err_set(e, E_INVALID, "line %d: KERNELS needs names of languages, or none", ps->line);
+    ps->r->kernels = xstrdup(p);
+    return 0;
+}
+
 static int copy_option(struct parse *ps, const char *w, struct err *e)
 {
     struct recipe_step *s = ps->s;
@@ -266,6 +276,7 @@ static const struct instruction {
     {"USER", RECIPE_USER, on_user, NULL},
     {"START", 0, on_start, NULL},
     {"READY", 0, on_ready, NULL},
+    {"KERNELS", 0, on_kernels, NULL},
     {"ADD", 0, NULL, "use COPY, or RUN with curl"},
     {"ARG", 0, NULL, "use ENV"},
     {"CMD", 0, NULL, "use START"},
@@ -353,6 +364,7 @@ void recipe_fini(struct recipe *r)
 {
     free(r->from);
     free(r->tag);
+    free(r->kernels);
     for (size_t i = 0; i < r->nsteps; i++) {
         struct lex_words w = {r->step[i].word, r->step[i].nwords};
         lex_free(&w);

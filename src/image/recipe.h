@@ -7,6 +7,7 @@
  *   ENV name=value ... | ENV name value
  *   WORKDIR path        USER name[:group]
  *   START command       READY command            once each, line or JSON form
+ *   KERNELS language ... | KERNELS none          once: code kernels that run in its snapshot
  *
  * Comments, blank lines, `\` continuations and `# syntax=` lines as in Docker.
  * Everything else is refused with its line number; instructions that Docker
@@ -28,6 +29,7 @@
 #define RECIPE_WORDS_MAX 256   /* of one instruction */
 #define RECIPE_LINE_MAX  65536 /* after joining continuations */
 #define RECIPE_KEY       32
+#define RECIPE_KERNELS_MAX 128
 
 enum recipe_kind { RECIPE_RUN = 1, RECIPE_COPY, RECIPE_ENV, RECIPE_WORKDIR, RECIPE_USER };
 
@@ -50,6 +52,7 @@ struct recipe {
     struct recipe_step *step;
     size_t nsteps;
     struct recipe_cmd start, ready;
+    char *kernels; /* the words after KERNELS; NULL: not given */
 };
 
 int recipe_parse(const char *text, size_t n, struct recipe *ret, struct err *e) __attribute__((warn_unused_result));

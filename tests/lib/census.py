@@ -340,8 +340,8 @@ def _slack(kind, label, extra):
     return n
 
 
-# How many of a label one member of a warm pool holds.
-PER_MEMBER = {"hutchd: socket": 4, "hutch-spawn: socket": 3}  # of a VM: channel, QMP, volumes
+# How many of a label one member of a warm pool holds. (With kernels in it: two of Python, one of node.)
+PER_MEMBER = {"hutchd: socket": 4, "hutch-spawn: socket": 3, "guest process python3": 2}  # of a VM: channel, QMP, volumes
 
 
 def leaks(before, after, extra=None, members=0):

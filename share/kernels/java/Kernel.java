@@ -143,11 +143,13 @@ public class Kernel {
         String[] head = line().split(" ");
         String code = text(Integer.parseInt(head[1]));
         Map<String, String> kept = new HashMap<>();
+        boolean adopt = head[0].equals("adopt");
         for (int i = Integer.parseInt(head[2]); i > 0; i--) {
             String[] pair = text(Integer.parseInt(line())).split("=", 2);
             kept.put(pair[0], System.getProperty(pair[0]));
             System.setProperty(pair[0], pair[1]);
         }
+        if (adopt) return; // what was set stays
         interrupted = false;
         running = true;
         say(bytes("begun\n"));

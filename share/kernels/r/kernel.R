@@ -128,7 +128,8 @@ local({
   step <- function() {
     head <- readLines(input, 1)
     if (!length(head)) quit("no")
-    numbers <- as.integer(strsplit(head, " ", fixed = TRUE)[[1]][-1])
+    words <- strsplit(head, " ", fixed = TRUE)[[1]]
+    numbers <- as.integer(words[-1])
     code <- rawToChar(readBin(input, "raw", numbers[1]))
     Encoding(code) <- "UTF-8"
     env <- character()
@@ -136,6 +137,11 @@ local({
       pair <- rawToChar(readBin(input, "raw", as.integer(readLines(input, 1))))
       name <- sub("=.*", "", pair)
       env[name] <- substring(pair, nchar(name) + 2)
+    }
+    if (words[1] == "adopt") {
+      if (length(env)) set_env(env)
+      suppressWarnings(rm(".Random.seed", envir = globalenv())) # drawn anew at its next use
+      return(invisible())
     }
     kept <- Sys.getenv(names(env), unset = NA, names = TRUE)
     if (length(env)) set_env(env)

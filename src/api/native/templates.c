@@ -2,6 +2,7 @@
 #include "api/native/native.h"
 #include "api/params.h"
 #include "base/cleanup.h"
+#include "core/language.h"
 
 #define LIST_MAX 4096
 
@@ -20,6 +21,11 @@ void put_template(struct jw *w, const struct template *t)
         jw_strz(w, "container");
     if (t->warm_vm)
         jw_strz(w, "vm");
+    jw_end(w);
+    jw_kv_arr(w, "kernels");
+    for (int l = 0; l < LANG_COUNT; l++)
+        if (t->kernels & 1u << l)
+            jw_strz(w, language_name((enum language)l));
     jw_end(w);
     jw_end(w);
 }

@@ -163,6 +163,8 @@ void vm_key(const struct vm_host *h, const struct vm_spec *spec, char out[VM_KEY
     /* The TSC rate is not in here: two measurements never agree to the last digit. The manifest holds it, with a tolerance. */
     buf_printf(&b, "hutch-vm %d %d\n%s\n%u %u %u\n%u\n%s\n%s\n%s\n%s\n%s\n", VM_FORMAT, SP_VERSION, spec->template_id, spec->ram_mib,
                spec->vcpus, spec->disk_mib, id->accel, id->cpu, id->qemu, id->kernel, id->kernel_sums, id->agent);
+    if (*spec->prepared)
+        buf_printf(&b, "%s\n", spec->prepared);
     char hex[SHA256_HEX];
     sha256_hex(b.p, b.n, hex);
     memcpy(out, hex, VM_KEY_SIZE - 1);

@@ -31,6 +31,7 @@ struct spawn_client;
 
 #define VM_KEY_SIZE 33 /* 32 hex + NUL */
 #define VM_SHA_SIZE 65
+#define VM_PREPARED 96
 
 /* ---- host ------------------------------------------------------------------------------------------------------ */
 
@@ -64,9 +65,13 @@ int vm_qemu_version(const char *binary, char out[64], struct err *e);
 
 /* ---- variants -------------------------------------------------------------------------------------------------- */
 
-struct vm_spec { char template_id[SP_ID]; uint32_t ram_mib, vcpus, disk_mib; };
+struct vm_spec {
+    char template_id[SP_ID];
+    uint32_t ram_mib, vcpus, disk_mib;
+    char prepared[VM_PREPARED]; /* names what else runs in its guest; "": nothing. Part of the key only */
+};
 
-/* Hash over (template, RAM, vCPUs, disk, accelerator, CPU model, QEMU, kernel, agent). The TSC rate, which TCG guests
+/* Hash over (template, RAM, vCPUs, disk, accelerator, CPU model, QEMU, kernel, agent, what else runs in it). The TSC rate, which TCG guests
  * are bound to as well, is compared at load with a tolerance: two measurements never agree to the last digit. */
 void vm_key(const struct vm_host *h, const struct vm_spec *spec, char out[VM_KEY_SIZE]);
 

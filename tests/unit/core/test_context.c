@@ -74,9 +74,9 @@ struct agent *sandbox_agent(struct sandbox *s, struct err *e)
     return NULL;
 }
 void sandbox_environment(const struct sandbox *s, struct kv *ret) { (void)s; kv_set(ret, S("A"), S("b")); }
-int kernels_ensure(struct sandbox *s, void (*cb)(void *, const struct err *), void *arg, struct err *e)
+int kernels_ensure(struct core *c, struct agent *a, void (*cb)(void *, const struct err *), void *arg, struct err *e)
 {
-    (void)s, (void)e;
+    (void)c, (void)a, (void)e;
     F.ensures++;
     F.files_cb = cb, F.files_arg = arg;
     return 0;

@@ -21,6 +21,7 @@ static struct manifest sample(void)
     manifest_set(&m.workdir, "/app");
     manifest_set(&m.start, "python3 -m http.server");
     manifest_set(&m.ready, NULL);
+    manifest_set(&m.kernels, "python javascript");
     manifest_set(&m.packages, "520 packages");
     return m;
 }
@@ -69,6 +70,7 @@ TEST(manifest, round_trip)
     CHECK_INT(back.nenv, 2);
     CHECK_STR(back.env[1], m.env[1]);
     CHECK_STR(back.ready, "");
+    CHECK_STR(back.kernels, "python javascript");
     manifest_format(&back, &again);
     CHECK_STR(again.p, text.p);
     manifest_fini(&m), manifest_fini(&back);

@@ -43,7 +43,8 @@ TEST(recipe, parses_every_instruction)
                            "    apt-get install -y gcc   \n"
                            "RUN [\"echo\", \"a\\nb\", \"\\u00e9\\ud83d\\ude00\"]\n"
                            "START python3 -m http.server\n"
-                           "READY [\"true\"]");
+                           "READY [\"true\"]\n"
+                           "KERNELS python javascript");
     CHECK_STR(r.from, "debian");
     CHECK_STR(r.tag, "12");
     CHECK(r.debian);
@@ -71,6 +72,7 @@ TEST(recipe, parses_every_instruction)
     CHECK_STR(r.step[7].cmd.argv[2], "\xc3\xa9\xf0\x9f\x98\x80");
     CHECK_STR(r.start.argv[0], "python3 -m http.server");
     CHECK(!r.ready.shell && r.ready.argc == 1);
+    CHECK_STR(r.kernels, "python javascript");
     auto_buf text = {0};
     recipe_describe(&r.step[7], &text);
     CHECK_STR(text.p, "RUN echo a b \xc3\xa9\xf0\x9f\x98\x80");
@@ -147,6 +149,9 @@ TEST(recipe, run_forms)
     bad("FROM base\nRUN [\"\"]\n", E_INVALID, "needs a program");
     bad("FROM base\nSTART a\nSTART b\n", E_INVALID, "line 3: a second START");
     bad("FROM base\nREADY\n", E_INVALID, "READY needs a command");
+    bad("FROM base\nKERNELS python\nKERNELS r\n", E_INVALID, "line 3: a second KERNELS");
+    bad("FROM base\nKERNELS\n", E_INVALID, "KERNELS needs names");
+    bad("FROM base\nKERNELS $x\n", E_INVALID, "KERNELS needs names");
 }
 
 TEST(recipe, copy_rules)

@@ -105,6 +105,9 @@ class Shell:
         self.out.flush()
         return shell_command(cmd)
 
+    async def rehearse(self, code):
+        await self.ip.run_cell_async(code, store_history=False, transformed_cell=code)
+
     async def run(self, code):
         ip = self.ip
         broken = None

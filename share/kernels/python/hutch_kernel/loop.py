@@ -1,6 +1,7 @@
 """The life of a kernel: requests in, cells run one after another, background tasks of asyncio in between."""
 import asyncio
 import fcntl
+import gc
 import importlib
 import json
 import os
@@ -13,6 +14,17 @@ from . import rich
 from .wire import Output, Wire
 
 WARM = ("numpy", "pandas", "matplotlib.pyplot")
+REHEARSAL = """
+try:
+    import pandas
+    __hutch = pandas.DataFrame({"a": [1, 2, 3], "b": [4.5, 5.5, 6.5], "c": list("xyx")})
+    print(__hutch.groupby("c").sum(), __hutch.describe())
+    __hutch["a"].mean(), __hutch.sort_values("b"), __hutch[__hutch["a"] > 1]
+except ImportError:
+    __hutch = [str(i) for i in range(3)]
+    print(__hutch)
+__hutch
+"""
 
 
 class Kernel:
@@ -43,6 +55,9 @@ class Kernel:
         self.helper.now()
         if "matplotlib.pyplot" in sys.modules:
             self._draw_once()
+        if warm:  # what is there now is there to stay: the collector need not touch it, and copies go on sharing its pages
+            gc.collect()
+            gc.freeze()
 
     def _draw_once(self):
         """Fonts, renderers and PNG writers load at the first figure: let that be now."""
@@ -108,6 +123,21 @@ class Kernel:
         if uuid:
             uuid._node = uuid._last_timestamp = None
 
+    def rehearse(self):
+        """Run a cell before anybody asked for one: the next finds what it needs in memory. Nothing of it is seen or stays."""
+        names = self.shell.namespace
+        kept = dict(names)
+        self.shell.failed = True  # what goes wrong is nobody's
+        try:
+            self.loop.run_until_complete(self.shell.rehearse(REHEARSAL))
+        except BaseException as e:
+            os.write(self.log, ("rehearsal: %s\n" % e).encode())
+        names.clear()
+        names.update(kept)
+        names["Out"].clear()
+        self.out.drain()
+        self.wire.event("rehearsed")
+
     # ---- cells ----
     def run(self, q):
         self.wire.current = q["id"]
@@ -161,6 +191,8 @@ class Kernel:
                 self.run(q)
             elif op == "adopt":
                 self.adopt(q)
+            elif op == "rehearse":
+                self.rehearse()
 
 
 def _let_asyncio_run():

@@ -190,6 +190,9 @@ class Shell:
         finally:
             self.count += 1
 
+    async def rehearse(self, code):
+        await self.run_code(code)
+
     async def run_code(self, code, name=None):
         name = name or "Cell In[%d]" % self.count
         text = transform(code)

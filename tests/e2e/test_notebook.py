@@ -1,0 +1,176 @@
+"""Code contexts with the real IPython, pandas and matplotlib, and kernels that ran before anybody asked: template notebook
+(tests/lib/notebook.py). Skipped where its packages cannot be had."""
+import base64
+import struct
+
+import notebook
+from hutchtest import *
+
+
+def book(t, **members):
+    """A sandbox of template notebook."""
+    if notebook.NAME not in [x["name"] for x in t.c.get("/v1/templates")["templates"]]:
+        skip("the seed home has no template notebook: its packages could not be had")
+    return t.box(template=notebook.NAME, timeout_s=600, **members)
+
+
+def waiting(t, **members):
+    """… whose kernels were running before it was created. A VM has them in its snapshot, a container if it waited."""
+    def try_one():
+        box = book(t, **members)
+        if t.tier == "vm" or box.info()["start"]["path"] == "slot":
+            return box
+        box.kill()
+        return None
+    return until(try_one, 120, "a container that waited with its kernels", step=0.5)
+
+
+def value(r):
+    true(r["status"] == "ok", r)
+    return [x["data"]["text/plain"] for x in r["results"] if x["main"]][0]
+
+
+@tiers("vm", "container")
+@timeout(240)
+def kernels_run_before_anybody_asks(t):
+    box = waiting(t, env={"A": "7"})
+    equal(t.c.get(f"/v1/templates/{notebook.NAME}")["kernels"], ["python", "javascript"])
+    tags = {p["tag"] for p in box.processes() if p["running"]}
+    equal(tags, {"kernel:python:default", "kernel:javascript:default"})
+    equal([(c["language"], c["state"]) for c in box.contexts()], [("python", "idle"), ("javascript", "idle")])
+    r = box.eval("import sys, os; [m in sys.modules for m in ('numpy', 'pandas', 'matplotlib.pyplot')]", deadline=60)
+    equal((value(r), r["execution_count"]), ("[True, True, True]", 1))
+    equal(value(box.eval("os.environ['A'], os.getcwd(), os.getuid()")), "('7', '/home/user', 1000)")
+    equal(value(box.eval("[k for k in dir() if not k.startswith('_')], Out.get(0)")), "(['In', 'Out', 'exit', 'get_ipython', 'os', 'quit', 'sys'], None)")
+    js = box.eval("[process.env.A, typeof _, process.cwd()]", language="js", deadline=60)
+    equal((value(js), js["execution_count"]), ("[ '7', 'undefined', '/home/user' ]", 1))
+    equal({p["tag"] for p in box.processes() if p["running"]}, tags, "the same processes went on")
+
+
+DRAW = "import random, numpy, uuid, ssl, secrets; [random.random(), numpy.random.rand(), uuid.uuid4().hex, uuid.uuid1().hex, ssl.RAND_bytes(8).hex(), secrets.token_hex(4)]"
+DRAW_JS = "[Math.random(), require('crypto').randomBytes(8).toString('hex'), require('crypto').randomUUID(), require('crypto').generateKeyPairSync('ed25519').publicKey.export({ format: 'jwk' }).x].map(String)"
+
+
+@tiers("vm", "container")
+@timeout(240)
+def copies_of_a_kernel_draw_different_numbers(t):
+    boxes = [waiting(t), waiting(t)]
+    for language, code in (("python", DRAW), ("javascript", DRAW_JS)):
+        a, b = [box.eval(code, language=language, deadline=60)["results"][0]["data"]["application/json"] for box in boxes]
+        equal(len(a), len(b))
+        equal([x for x, y in zip(a, b) if x == y], [], "drawn twice")
+
+
+@tiers("vm")
+@timeout(240)
+def a_kernel_survives_a_pause(t):
+    box = book(t)
+    box.eval("import pandas as pd; df = pd.DataFrame({'a': [1, 2]}); x = 41", deadline=60)
+    box.eval("const y = 6", language="js", deadline=60)
+    box.pause()
+    box.resume()
+    r = box.eval("x + 1, df.a.sum()", deadline=60)
+    equal((value(r), r["execution_count"]), ("(42, 3)", 2))
+    equal(value(box.eval("y * 7", language="js", deadline=60)), "42")
+
+
+@tiers("container")
+@timeout(180)
+def values_show_themselves(t):
+    box = book(t)
+    one = lambda code: box.eval(code, deadline=60)["results"][-1]["data"]
+    df = one("import pandas as pd\npd.DataFrame({'a': [1, 2], 'when': pd.to_datetime(['2024-01-02', None]), 'f': [0.5, float('nan')]})")
+    equal(df["e2b/data"], {"a": [1, 2], "when": ["2024-01-02T00:00:00", None], "f": [0.5, None]})
+    true("<table" in df["text/html"] and "when" in df["text/plain"], df)
+    equal(one("pd.Series([1, 2], name='s')")["text/plain"], "0    1\n1    2\nName: s, dtype: int64")
+    equal(one("list(range(2000))")["text/plain"].count(","), 1999, "sequences are not cut")
+    for code, types in (("HTML('<b>x</b>')", {"text/html"}), ("Markdown('# x')", {"text/markdown"}), ("Latex('$x$')", {"text/latex"}), ("SVG('<svg xmlns=\"http://www.w3.org/2000/svg\"/>')", {"image/svg+xml"}),
+                        ("JSON({'a': 1})", {"application/json"}), ("Javascript('1')", {"application/javascript"})):
+        got = one("from IPython.display import *\n" + code)
+        equal(set(got) - {"text/plain"}, types, code)
+    equal(one("display({'application/x-own': 'mine', 'text/plain': 'p'}, raw=True)"), {"application/x-own": "mine", "text/plain": "p"})
+    r = box.eval("from PIL import Image\nim = Image.new('RGB', (7, 5))\nim.show()\nim.save('/tmp/x.png')\nim", deadline=60)
+    sizes = [struct.unpack(">II", base64.b64decode(x["data"]["image/png"])[16:24]) for x in r["results"]]
+    equal(sizes, [(7, 5)] * 3)
+
+
+@tiers("container")
+@timeout(180)
+def python_as_ipython_does_it(t):
+    box = book(t)
+    equal(box.eval("!echo hi", deadline=60)["stdout"], "hi\n")
+    equal(value(box.eval("%timeit -n1 -r1 pass\nx = !echo a\nx.n")), "'a'")
+    trace = box.eval("y = 0\n1 / y")["error"]["traceback"]
+    true("----> 2 1 / y" in trace and "\x1b" not in trace, trace)
+    true("%nosuchmagic" in box.eval("%nosuchmagic")["stderr"], "a magic that is not there is said")
+    equal(value(box.eval("import asyncio\nawait asyncio.sleep(0, 7)")), "7")
+    equal(value(box.eval("    z = 3\n    z + 1")), "4")
+    equal(box.eval("%%bash\necho $0")["stdout"], "bash\n")
+    equal(box.eval("%matplotlib inline\nimport matplotlib.pyplot as plt\nfig = plt.figure()")["results"], [], "an empty figure is no result")
+
+
+# What E2B's clients read out of a figure: [code, expected members]
+T = "import matplotlib.pyplot as plt, datetime, numpy as np\n"
+POINTS = lambda e: [[p[0], p[1]] for p in e["points"]]
+CHARTS = [
+    ("plt.plot([1, 2], [3, 4], label='a'); plt.plot([1, 2], [5, 6]); plt.xlabel('Time (s)'); plt.ylabel('Load [kg]'); plt.title('T')",
+     {"type": "line", "title": "T", "x_label": "Time (s)", "x_unit": "s", "y_label": "Load [kg]", "y_unit": "kg", "x_scale": "linear", "y_scale": "linear",
+      "elements": [{"label": "a", "points": [[1, 3], [2, 4]]}, {"label": "Line 2", "points": [[1, 5], [2, 6]]}]}),
+    ("plt.plot([1, 10, 100]); plt.yscale('log')", {"type": "line", "title": None, "x_label": None, "x_unit": None, "y_scale": "log", "elements": [{"label": "Line 1", "points": [[0, 1], [1, 10], [2, 100]]}]}),
+    ("plt.plot([datetime.date(2024, 1, 1), datetime.date(2024, 1, 3)], [1, 2])",
+     {"x_scale": "datetime", "elements": [{"label": "Line 1", "points": [["2024-01-01T00:00:00+00:00", 1], ["2024-01-03T00:00:00+00:00", 2]]}]}),
+    ("plt.plot(['x', 'y', 'z'], [1, 2, 3])", {"x_scale": "categorical", "x_tick_labels": ["x", "y", "z"], "elements": [{"label": "Line 1", "points": [["x", 1], ["y", 2], ["z", 3]]}]}),
+    ("plt.scatter([1, 2], [3, 4], label='p'); plt.scatter([5], [6])",
+     {"type": "scatter", "elements": [{"label": "p", "points": [[1, 3], [2, 4]]}, {"label": "Scatter 2", "points": [[5, 6]]}]}),
+    ("plt.bar(['A', 'B'], [100, 200]); plt.ylabel('n (pcs)')",
+     {"type": "bar", "y_unit": "pcs", "elements": [{"label": "A", "group": "Group 1", "value": 100}, {"label": "B", "group": "Group 1", "value": 200}]}),
+    ("plt.barh(['A', 'B'], [1.5, 2]); plt.xlabel('n'); plt.ylabel('who')",
+     {"type": "bar", "x_label": "who", "y_label": "n", "elements": [{"label": "A", "group": "Group 1", "value": 1.5}, {"label": "B", "group": "Group 1", "value": 2}]}),
+    ("x = np.arange(2); plt.bar(x - .2, [1, 2], .4, label='a'); plt.bar(x + .2, [3, 4], .4, label='b'); plt.xticks(x, ['m', 'n'])",
+     {"type": "bar", "elements": [{"label": "m", "group": "a", "value": 1}, {"label": "n", "group": "a", "value": 2}, {"label": "m", "group": "b", "value": 3}, {"label": "n", "group": "b", "value": 4}]}),
+    ("plt.pie([90, 10], labels=['No', 'Yes'])", {"type": "pie", "elements": [{"label": "No", "angle": 324, "radius": 1}, {"label": "Yes", "angle": 36, "radius": 1}]}),
+    ("plt.boxplot([[95, 89, 76, 91, 84, 87]], labels=['B'], patch_artist=True)",
+     {"type": "box_and_whisker", "elements": [{"label": "B", "min": 84, "first_quartile": 84.75, "median": 88, "third_quartile": 90.5, "max": 95, "outliers": [76]}]}),
+    ("plt.boxplot([[1, 2, 3, 4, 5]], labels=['h'], patch_artist=True, vert=False); plt.xlabel('v')",
+     {"type": "box_and_whisker", "y_label": "v", "elements": [{"label": "h", "min": 1, "first_quartile": 2, "median": 3, "third_quartile": 4, "max": 5, "outliers": []}]}),
+    ("plt.imshow([[1, 2], [3, 4]])", {"type": "unknown", "elements": []}),
+    ("plt.figure(); plt.plot([], [])", {"type": "line"}),
+]
+
+
+@tiers("container")
+@timeout(240)
+def figures_come_with_their_data(t):
+    box = book(t)
+    for code, want in CHARTS:
+        r = box.eval(T + code + "\nplt.show()", deadline=60)
+        true(r["status"] == "ok" and len(r["results"]) == 1, (code, r["error"], len(r["results"])))
+        data = r["results"][0]["data"]
+        true(data["text/plain"].startswith("<Figure size"), data["text/plain"])
+        width, height = struct.unpack(">II", base64.b64decode(data["image/png"])[16:24])
+        true(width > 300 and height > 200, (width, height))
+        chart = data["e2b/chart"]
+        equal({k: chart.get(k, "missing") for k in want}, want, code)
+        keys = {"type", "title", "elements"}
+        if chart["type"] in ("line", "scatter", "bar", "box_and_whisker"):
+            keys |= {"x_label", "y_label", "x_unit", "y_unit"}
+        if chart["type"] in ("line", "scatter"):
+            keys |= {"x_ticks", "x_tick_labels", "x_scale", "y_ticks", "y_tick_labels", "y_scale"}
+        equal(set(chart), keys, code)
+    r = box.eval(T + "fig, a = plt.subplots(1, 2); fig.suptitle('S'); a[0].plot([1, 2]); a[0].set_title('left'); a[1].scatter([1], [2])")
+    chart = r["results"][-1]["data"]["e2b/chart"]
+    equal((chart["type"], chart["title"], [(c["type"], c["title"]) for c in chart["elements"]]), ("superchart", "S", [("line", "left"), ("scatter", None)]))
+    r = box.eval(T + "plt.plot([1]); plt.show(); plt.plot([2]); print('between')")
+    equal(([len(x["data"].get("image/png", "")) > 0 for x in r["results"]], r["stdout"]), ([True, True], "between\n"))
+
+
+@tiers("container")
+def kernels_are_languages(t):
+    kind, body = oci_form("FROM base\nKERNELS python cobol\n")
+    e = refuses("invalid", t.c.call, "POST", "/v1/templates/nope/build", body=body, headers={"Content-Type": kind})
+    true("cobol" in e.message, e)
+
+
+def oci_form(recipe):
+    import oci
+    return oci.recipe_form(recipe)

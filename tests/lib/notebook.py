@@ -1,0 +1,63 @@
+"""Template `notebook`: base with the real IPython, pandas and matplotlib from Debian, and kernels that run before anybody asks.
+
+Much smaller than `code-interpreter` (no R, no JDK, no scikit-learn) and built by a recipe, so it is cheap enough for every seed
+home. The packages come from the host's own apt; where that cannot be, there is no such template and its tests are skipped."""
+import glob
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+
+import oci
+
+NAME = "notebook"
+PACKAGES = ("python3-ipython", "python3-pandas", "python3-matplotlib")
+RECIPE = """FROM base
+USER root
+COPY debs /tmp/debs
+RUN dpkg -i /tmp/debs/*.deb >/dev/null && rm -rf /tmp/debs
+USER user
+KERNELS python javascript
+"""
+
+
+class Unavailable(Exception):
+    """The packages cannot be had here."""
+
+
+def fetch(image, to):
+    """What PACKAGES need beyond what the image has, as .deb files in `to`."""
+    status = os.path.join(to, "status")
+    archives = os.path.join(to, "debs")
+    os.makedirs(os.path.join(archives, "partial"))
+    subprocess.run(["debugfs", "-R", f"dump /var/lib/dpkg/status {status}", image], check=True, stdin=subprocess.DEVNULL,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    p = subprocess.run(["apt-get", "-q", "-y", "--no-install-recommends", "--download-only", "-o", f"Dir::State::status={status}",
+                        "-o", f"Dir::Cache::archives={archives}/", "-o", "APT::Sandbox::User=root", "-o", "Debug::NoLocking=true", "install", *PACKAGES],
+                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600)
+    if p.returncode or not glob.glob(os.path.join(archives, "*.deb")):
+        raise Unavailable((p.stdout.strip().splitlines() or ["apt-get said nothing"])[-1][:200])
+    os.rmdir(os.path.join(archives, "partial"))
+    return archives
+
+
+def build(client, image):
+    top = tempfile.mkdtemp(prefix="hutch-notebook-")
+    try:
+        debs = fetch(image, top)
+        context = os.path.join(top, "context.tar")
+        with tarfile.open(context, "w") as tf:
+            for deb in sorted(glob.glob(os.path.join(debs, "*.deb"))):
+                tf.add(deb, "debs/" + os.path.basename(deb))
+        with open(context, "rb") as f:
+            kind, body = oci.recipe_form(RECIPE, f.read())
+        last = {}
+        for last in client.stream("POST", f"/v1/templates/{NAME}/build", body=body, headers={"Content-Type": kind}, deadline=900).events():
+            pass
+        if last.get("event") != "done":
+            raise Unavailable(f"its build ended with {last.get('error')}")
+    except (OSError, subprocess.SubprocessError) as e:
+        raise Unavailable(str(e)) from None
+    finally:
+        shutil.rmtree(top, ignore_errors=True)
