@@ -6,7 +6,7 @@ const struct schema schemas[] = {
     {"Error", "code!:s message!:s hint:s request_id!:s"},
     {"Problem", "error!:Error"},
     /* sandboxes */
-    {"SandboxCreate", "template:s name:s isolation:=auto|vm|container|isolate cpu:n memory_mib:i disk_mib:i timeout_s:i on_timeout:=kill|pause idle_timeout_s:i on_idle:=kill|pause max_lifetime_s:i auto_resume:b env:m metadata:m network:Network volumes:[VolumeMount]"},
+    {"SandboxCreate", "template:s name:s isolation:=auto|vm|container|isolate cpu:n memory_mib:i disk_mib:i timeout_s:i on_timeout:=kill|pause idle_timeout_s:i on_idle:=kill|pause max_lifetime_s:i auto_resume:b env:m metadata:m network:Network preview:=public|token volumes:[VolumeMount]"},
     {"VolumeMount", "name!:s path!:s read_only:b"},
     {"Attachment", "name!:s volume_id!:s path!:s read_only!:b"},
     {"SandboxPatch", "name:s? metadata:m timeout_s:i on_timeout:=kill|pause idle_timeout_s:i on_idle:=kill|pause"},

@@ -99,6 +99,8 @@ static int create_body(struct cli *x, struct args *a, int64_t timeout_s, struct 
             return -1;
         jw_end(&w);
     }
+    if (args_str(a, "preview", NULL))
+        jw_kv_str(&w, "preview", args_str(a, "preview", NULL));
     if (put_network(x, &w, args_str(a, "net", NULL)) || put_volumes(x, &w, a))
         return -1;
     jw_end(&w);

@@ -11,6 +11,7 @@
         {"disk", 0, 's', "MIB", "disk in MiB (4096)", NULL}, {"timeout", 0, 's', "S", "life time: seconds, or 5m, 1h30m (300)", NULL}, \
         {"env", 'e', 'l', "K=V", "environment of every process; repeats", NULL},                                                     \
         {"net", 0, 's', "MODE", "none, open or allow=host,@preset,… (none)", "none open allow="},                                            \
+        {"preview", 0, 's', "WHO", "who may reach its ports: public or token (public)", "public token"},                               \
         {"volume", 'v', 'l', "NAME:/path[:ro]", "attach a volume; repeats", NULL}, {"meta", 0, 'l', "K=V", "metadata; repeats", NULL}
 
 /* timeout_s: -1 takes --timeout as it is; otherwise sent instead of it. Builds template base first if it is missing and may_build. */

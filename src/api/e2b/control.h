@@ -101,6 +101,7 @@ http_handler e2b_list, e2b_list_v2;
 struct e2b_target { unsigned port; char id[64]; };
 enum e2b_host { E2B_HOST_PLAIN, E2B_HOST_TARGET, E2B_HOST_BAD_PORT, E2B_HOST_BAD_ID };
 enum e2b_host e2b_host_parse(struct str authority, struct e2b_target *ret); /* {port}-{id}.rest */
+void e2b_cookie_own(struct str set_cookie, struct buf *out);                /* without its Domain: for the host that set it, and no neighbour */
 bool e2b_host_trusted(struct str authority);                                /* localhost, an address, sandbox.* */
 
 /* -- control.c, metrics.c, templates.c, builds.c -- */

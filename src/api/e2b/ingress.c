@@ -235,6 +235,27 @@ static void finish(struct ingress *g)
 
 static bool no_body(struct ingress *g) { return http_is(g->r.s, "HEAD") || g->head.head.status == 204 || g->head.head.status == 304; }
 
+void e2b_cookie_own(struct str v, struct buf *out)
+{
+    for (bool first = true; v.n; first = false) {
+        const char *semi = memchr(v.p, ';', v.n);
+        struct str part = {v.p, semi ? (size_t)(semi - v.p) : v.n}, name = part;
+        v.p += part.n + (semi != NULL), v.n -= part.n + (semi != NULL);
+        while (name.n && (*name.p == ' ' || *name.p == '\t'))
+            name.p++, name.n--;
+        const char *eq = name.n ? memchr(name.p, '=', name.n) : NULL;
+        name.n = eq ? (size_t)(eq - name.p) : name.n;
+        while (name.n && (name.p[name.n - 1] == ' ' || name.p[name.n - 1] == '\t'))
+            name.n--;
+        if (!first && str_ieqz(name, "Domain"))
+            continue;
+        if (!first)
+            buf_putc(out, ';');
+        buf_put(out, part.p, part.n);
+    }
+    buf_put(out, "", 0);
+}
+
 /* The guest's head is complete: 0, or -1 after which g is over. */
 static int answer(struct ingress *g)
 {
@@ -252,7 +273,11 @@ static int answer(struct ingress *g)
         if (is_hop(f->name, h) || str_ieqz(f->name, "Date") || str_ieqz(f->name, "Server"))
             continue;
         name.n = value.n = 0;
-        buf_put(&name, f->name.p, f->name.n), buf_put(&value, f->value.p, f->value.n);
+        buf_put(&name, f->name.p, f->name.n);
+        if (str_ieqz(f->name, "Set-Cookie"))
+            e2b_cookie_own(f->value, &value);
+        else
+            buf_put(&value, f->value.p, f->value.n);
         (void)http_header(s, name.p, value.p ? value.p : ""); /* refused: one of those our side writes */
     }
     if (h->status == 101) {

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "core/volume.h"
 #include "core/network.h"
+#include "crypto/digest.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -147,6 +148,22 @@ static int read_network(struct api *a, struct json *j, struct network_spec *ret,
     return network_parse(api_core(a), net, ret, e);
 }
 
+/* Who may reach ports inside: everybody who can reach us, or those with a token that `url` tells. */
+static int read_preview(struct json *j, struct kv *opt, struct err *e)
+{
+    struct str v = {0};
+    char token[41];
+    if (json_str(j, "preview", &v, false, e))
+        return -1;
+    if (!v.p || str_eqz(v, "public"))
+        return 0;
+    if (!str_eqz(v, "token"))
+        return json_fail(json_get(j, "preview"), e, "must be public or token");
+    token_make("", 20, token);
+    kv_set(opt, S("e2b.traffic_token"), str_of(token));
+    return 0;
+}
+
 static int read_isolation(struct json *j, int *tier, struct err *e)
 {
     struct str v = {0};
@@ -189,7 +206,7 @@ static int read_spec(struct api *a, struct json *j, struct sandbox_spec *sp, str
         read_isolation(j, &sp->tier, e) || json_f64(j, "cpu", 0.1, 64, 0, &cpu, e) || json_i64(j, "memory_mib", 128, 65536, 0, &mem, e) ||
         json_i64(j, "disk_mib", 1, 1048576, 0, &disk, e) || read_timeout(a, j, false, &sp->timeout_s, e) ||
         read_then(j, "on_timeout", &sp->on_timeout, e) || read_seconds(j, "idle_timeout_s", &sp->idle_s, e) || read_then(j, "on_idle", &sp->on_idle, e) ||
-        read_seconds(j, "max_lifetime_s", &sp->lifetime_s, e) || json_bool(j, "auto_resume", false, &sp->auto_resume, e) || read_network(a, j, net, e) || body_env(j, "env", &sp->env, e) ||
+        read_seconds(j, "max_lifetime_s", &sp->lifetime_s, e) || json_bool(j, "auto_resume", false, &sp->auto_resume, e) || read_network(a, j, net, e) || read_preview(j, &sp->options, e) || body_env(j, "env", &sp->env, e) ||
         body_meta(j, "metadata", &sp->metadata, e))
         return -1;
     if (sp->template && !name_ok(str_of(sp->template)))
@@ -238,6 +255,7 @@ static void on_create_body(struct http_stream *s, void *arg, const char *p, size
     }
     kv_free(&sp.env);
     kv_free(&sp.metadata);
+    kv_free(&sp.options);
     network_spec_free(&net);
 }
 void sandboxes_create(struct http_stream *s, void *a) { api_body(a, s, on_create_body); }

@@ -84,6 +84,26 @@ TEST(host, trusted)
     CHECK(!e2b_host_trusted(S("example.org")) && !e2b_host_trusted(S("sandbox")) && !e2b_host_trusted(S("3000-iabc.x")) && !e2b_host_trusted(S("")));
     CHECK(!e2b_host_trusted(S("1.2.3.4.evil.example")));
 }
+TEST(host, cookies_are_the_hosts_own)
+{
+    static const char *const t[][2] = {
+        {"a=b", "a=b"},
+        {"a=b; Path=/; HttpOnly", "a=b; Path=/; HttpOnly"},
+        {"a=b; Domain=example.org; Path=/", "a=b; Path=/"},
+        {"a=b;domain=.example.org", "a=b"},
+        {"a=b; DOMAIN = example.org ;Secure", "a=b;Secure"},
+        {"a=b; domain; Domain=x; SameSite=Lax", "a=b; SameSite=Lax"},
+        {"domain=b; Path=/", "domain=b; Path=/"}, /* that is its name */
+        {"a=\"x; Domain=y\"", "a=\"x"},          /* as browsers read it */
+        {"", ""},
+    };
+    for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+        struct buf b = {0};
+        e2b_cookie_own(str_of(t[i][0]), &b);
+        CHECK_STR(b.p ? b.p : "", t[i][1]);
+        buf_free(&b);
+    }
+}
 TEST(host, target)
 {
     struct e2b_target t;
