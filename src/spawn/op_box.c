@@ -63,23 +63,15 @@ static int start(struct server *s, struct box *b, const struct sp_box *q, struct
     if (lower < 0)
         return -1;
     int agent = server_program(s, "hutch-agent", &s->agent, s->agent_id, e);
-    if (agent < 0 || box_take_slot(b, e))
+    struct cgroup_limit limit = {(uint64_t)q->limit.memory_mib << 20, q->limit.cpu_millis, q->limit.pids_max, false};
+    if (agent < 0 || box_cage(b, &limit, e))
         return -1;
     b->has_dir = !disk_upper_exists(s, b->id); /* a paused one's layer must survive a start that fails */
     b->upper = disk_upper(s, b->id, q->disk_mib, q->inodes, e);
     if (b->upper < 0)
         return -1;
-    b->limit = (struct cgroup_limit){(uint64_t)q->limit.memory_mib << 20, q->limit.cpu_millis, q->limit.pids_max, false};
-    if (cgroup_make(&s->cg, b->id, &b->limit, &b->cg, e))
-        return -1;
-
-    int chan[2];
-    auto_fd err_end = -1;
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, chan) < 0)
-        return err_sys(e, errno, "channel");
-    b->chan = chan[0];
-    auto_fd inner = chan[1];
-    if (box_log_pipe(b, box_uid(b), &err_end, e))
+    auto_fd inner = -1, err_end = -1;
+    if (box_channel(&b->chan, &inner, e) || box_log_pipe(b, box_uid(b), &err_end, e))
         return -1;
 
     char boot_id[38], shm[24];
@@ -88,12 +80,10 @@ static int start(struct server *s, struct box *b, const struct sp_box *q, struct
     make_boot_id(boot_id);
     (void)snprintf(shm, sizeof shm, "%um", q->limit.memory_mib / 2 > SHM_MIN_MIB ? q->limit.memory_mib / 2 : SHM_MIN_MIB);
     struct jail j = {.kind = JAIL_BOX,
-                     .attach_at = s->attach_at,
                      .hostname = q->hostname[0] ? q->hostname : "hutch",
                      .boot_id = boot_id,
                      .run_size = "64m",
                      .shm_size = shm,
-                     .cgroup2 = b->cg.v2,
                      .filter = &s->f_box,
                      .place = {{err_end, 2}, {inner, 3}},
                      .nplace = 2,
@@ -101,18 +91,8 @@ static int start(struct server *s, struct box *b, const struct sp_box *q, struct
                      .argv = argv,
                      .envp = envp};
     struct jailed child;
-    if ((j.njoin = cgroup_join_fds(&b->cg, j.join, e)) < 0)
-        return -1;
-    int rc = jail_spawn(&j, &child, e);
-    for (int i = 0; i < j.njoin; i++)
-        (void)close(j.join[i]);
-    if (rc)
-        return -1;
-    box_started(b, &child);
-
     auto_fd userns = -1, root = -1, dev = -1;
-    if (ns_map_ids(child.pid, jail_first_id(JAIL_BOX), box_uid(b), jail_id_count(JAIL_BOX), &userns, e) ||
-        make_mounts(s, b, userns, lower, &root, &dev, e))
+    if (box_jail(b, &j, &child, &userns, e) || make_mounts(s, b, userns, lower, &root, &dev, e))
         return -1;
     /* The child goes on meanwhile: a network that is not furnished yet, or never, leads nowhere, and the start is only
      * answered when both are through. */
@@ -125,14 +105,6 @@ int op_box_start(struct server *s, struct request *r, struct err *e)
     const struct sp_box *q = &r->q->u.box;
     if (check(q, e))
         return -1;
-    struct box *b = box_new(s, q->id, SP_KIND_BOX, e);
-    if (!b)
-        return -1;
-    b->start_seq = r->q->seq;
-    b->start_gen = r->gen;
-    if (!start(s, b, q, e))
-        return 0;
-    b->start_seq = 0; /* the caller gets the error */
-    box_discard(b);
-    return -1;
+    struct box *b = box_begin(s, r, q->id, SP_KIND_BOX, e);
+    return b ? box_begun(b, start(s, b, q, e)) : -1;
 }

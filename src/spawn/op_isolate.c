@@ -75,18 +75,11 @@ static int start(struct server *s, struct box *b, const struct sp_isolate *q, st
     if (lower < 0)
         return -1;
     int agent = server_program(s, "hutch-agent", &s->agent, s->agent_id, e);
-    if (agent < 0 || box_take_slot(b, e))
+    struct cgroup_limit limit = {(uint64_t)q->limit.memory_mib << 20, q->limit.cpu_millis, q->limit.pids_max, false};
+    if (agent < 0 || box_cage(b, &limit, e))
         return -1;
-    b->limit = (struct cgroup_limit){(uint64_t)q->limit.memory_mib << 20, q->limit.cpu_millis, q->limit.pids_max, false};
-    if (cgroup_make(&s->cg, b->id, &b->limit, &b->cg, e))
-        return -1;
-    int chan[2];
-    auto_fd err_end = -1;
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, chan) < 0)
-        return err_sys(e, errno, "channel");
-    b->chan = chan[0];
-    auto_fd inner = chan[1];
-    if (box_log_pipe(b, box_uid(b), &err_end, e))
+    auto_fd inner = -1, err_end = -1;
+    if (box_channel(&b->chan, &inner, e) || box_log_pipe(b, box_uid(b), &err_end, e))
         return -1;
     auto_fd root = mount_clone(lower, "", false, e);
     auto_fd dev = mount_clone(s->dev_mnt, "", false, e);
@@ -98,9 +91,7 @@ static int start(struct server *s, struct box *b, const struct sp_isolate *q, st
     char *argv[] = {"hutch-agent", "--isolate", (char *)(uintptr_t)languages[q->language].name, "--fd", "3", NULL};
     char *envp[] = {"PATH=/usr/bin:/bin", "HOME=/", "LANG=C.UTF-8", NULL};
     struct jail j = {.kind = JAIL_ISOLATE,
-                     .attach_at = s->attach_at,
                      .hostname = "isolate",
-                     .cgroup2 = b->cg.v2,
                      .filter = &s->f_isolate,
                      .place = {{err_end, 2}, {inner, 3}},
                      .nplace = 2,
@@ -108,17 +99,7 @@ static int start(struct server *s, struct box *b, const struct sp_isolate *q, st
                      .argv = argv,
                      .envp = envp};
     struct jailed child;
-    if ((j.njoin = cgroup_join_fds(&b->cg, j.join, e)) < 0)
-        return -1;
-    int rc = jail_spawn(&j, &child, e);
-    for (int i = 0; i < j.njoin; i++)
-        (void)close(j.join[i]);
-    if (rc)
-        return -1;
-    box_started(b, &child);
-    if (ns_map_ids(child.pid, jail_first_id(JAIL_ISOLATE), box_uid(b), jail_id_count(JAIL_ISOLATE), NULL, e))
-        return -1;
-    return jail_go(child.sync, root, dev, tools, e);
+    return box_jail(b, &j, &child, NULL, e) ? -1 : jail_go(child.sync, root, dev, tools, e);
 }
 
 int op_isolate_start(struct server *s, struct request *r, struct err *e)
@@ -126,14 +107,6 @@ int op_isolate_start(struct server *s, struct request *r, struct err *e)
     const struct sp_isolate *q = &r->q->u.isolate;
     if (check(q, e))
         return -1;
-    struct box *b = box_new(s, q->id, SP_KIND_ISOLATE, e);
-    if (!b)
-        return -1;
-    b->start_seq = r->q->seq;
-    b->start_gen = r->gen;
-    if (!start(s, b, q, e))
-        return 0;
-    b->start_seq = 0; /* the caller gets the error */
-    box_discard(b);
-    return -1;
+    struct box *b = box_begin(s, r, q->id, SP_KIND_ISOLATE, e);
+    return b ? box_begun(b, start(s, b, q, e)) : -1;
 }

@@ -206,29 +206,13 @@ static int command_line(struct args *a, const struct sp_vm *q, const int fd[SPF_
 
 static int start(struct server *s, struct box *b, const struct sp_vm *q, const int fd[SPF_MAX], struct err *e)
 {
-    int chan[2], volumes[2], qmp[2];
-    auto_fd err_end = -1;
     static struct args a; /* one thread; the child has its own copy */
     memset(&a, 0, sizeof a);
-    if (box_take_slot(b, e))
-        return -1;
     uint32_t mib = (q->limit.memory_mib > q->ram_mib ? q->limit.memory_mib : q->ram_mib) + SP_VM_OVERHEAD_MIB;
-    b->limit = (struct cgroup_limit){(uint64_t)mib << 20, q->limit.cpu_millis, VM_PIDS, q->low_priority};
-    if (cgroup_make(&s->cg, b->id, &b->limit, &b->cg, e))
-        return -1;
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, chan) < 0)
-        return err_sys(e, errno, "channel");
-    b->chan = chan[0];
-    auto_fd chan_in = chan[1];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, volumes) < 0)
-        return err_sys(e, errno, "channel");
-    b->volumes = volumes[0];
-    auto_fd volumes_in = volumes[1];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, qmp) < 0)
-        return err_sys(e, errno, "channel");
-    b->qmp = qmp[0];
-    auto_fd qmp_in = qmp[1];
-    if (box_log_pipe(b, box_uid(b), &err_end, e))
+    struct cgroup_limit limit = {(uint64_t)mib << 20, q->limit.cpu_millis, VM_PIDS, q->low_priority};
+    auto_fd chan_in = -1, volumes_in = -1, qmp_in = -1, err_end = -1;
+    if (box_cage(b, &limit, e) || box_channel(&b->chan, &chan_in, e) || box_channel(&b->volumes, &volumes_in, e) ||
+        box_channel(&b->qmp, &qmp_in, e) || box_log_pipe(b, box_uid(b), &err_end, e))
         return -1;
     b->disk = fcntl(fd[SPF_DISK_TOP], F_DUPFD_CLOEXEC, 10);
     if (command_line(&a, q, fd, chan_in, volumes_in, qmp_in, e))
@@ -236,9 +220,7 @@ static int start(struct server *s, struct box *b, const struct sp_vm *q, const i
 
     char *envp[] = {"PATH=/usr/bin", "HOME=/", "LANG=C", NULL};
     struct jail j = {.kind = JAIL_VM,
-                     .attach_at = s->attach_at,
                      .hostname = "vm",
-                     .cgroup2 = b->cg.v2,
                      .filter = &s->f_vm,
                      .place = {{err_end, 2}, {fd[SPF_STATE], SP_VM_STATE_FD}},
                      .nplace = fd[SPF_STATE] >= 0 ? 2 : 1,
@@ -256,18 +238,8 @@ static int start(struct server *s, struct box *b, const struct sp_vm *q, const i
     if (root < 0)
         return -1;
     struct jailed child;
-    if ((j.njoin = cgroup_join_fds(&b->cg, j.join, e)) < 0)
-        return -1;
-    int rc = jail_spawn(&j, &child, e);
-    for (int i = 0; i < j.njoin; i++)
-        (void)close(j.join[i]);
-    if (rc)
-        return -1;
-    box_started(b, &child);
-    if (ns_map_ids(child.pid, jail_first_id(JAIL_VM), box_uid(b), jail_id_count(JAIL_VM), NULL, e))
-        return -1;
     auto_fd tap = -1;
-    if (net_furnish(&s->net, NET_VM, child.pidfd, &tap, e))
+    if (box_jail(b, &j, &child, NULL, e) || net_furnish(&s->net, NET_VM, child.pidfd, &tap, e))
         return -1;
     return jail_go(child.sync, root, tap, -1, e);
 }
@@ -280,14 +252,6 @@ int op_vm_start(struct server *s, struct request *r, struct err *e)
         return -1;
     if (access(QEMU, X_OK) < 0)
         return err_set(e, E_UNSUPPORTED, "QEMU is not installed (qemu-system-x86)");
-    struct box *b = box_new(s, q->id, SP_KIND_VM, e);
-    if (!b)
-        return -1;
-    b->start_seq = r->q->seq;
-    b->start_gen = r->gen;
-    if (!start(s, b, q, fd, e))
-        return 0;
-    b->start_seq = 0;
-    box_discard(b);
-    return -1;
+    struct box *b = box_begin(s, r, q->id, SP_KIND_VM, e);
+    return b ? box_begun(b, start(s, b, q, fd, e)) : -1;
 }

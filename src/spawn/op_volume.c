@@ -78,18 +78,11 @@ static int keeper_start(struct server *s, struct box *b, const struct sp_keeper 
     if (volume < 0)
         return -1;
     int agent = server_program(s, "hutch-agent", &s->agent, s->agent_id, e);
-    if (agent < 0 || box_take_slot(b, e))
+    struct cgroup_limit limit = {(uint64_t)KEEPER_MEM_MIB << 20, KEEPER_CPU, KEEPER_PIDS, false};
+    if (agent < 0 || box_cage(b, &limit, e))
         return -1;
-    b->limit = (struct cgroup_limit){(uint64_t)KEEPER_MEM_MIB << 20, KEEPER_CPU, KEEPER_PIDS, false};
-    if (cgroup_make(&s->cg, b->id, &b->limit, &b->cg, e))
-        return -1;
-    int chan[2];
-    auto_fd err_end = -1;
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, chan) < 0)
-        return err_sys(e, errno, "channel");
-    b->chan = chan[0];
-    auto_fd inner = chan[1];
-    if (box_log_pipe(b, box_uid(b), &err_end, e))
+    auto_fd inner = -1, err_end = -1;
+    if (box_channel(&b->chan, &inner, e) || box_log_pipe(b, box_uid(b), &err_end, e))
         return -1;
     auto_fd null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null < 0)
@@ -98,9 +91,7 @@ static int keeper_start(struct server *s, struct box *b, const struct sp_keeper 
     char *argv[] = {"hutch-agent", "--keeper", "--fd", "3", NULL};
     char *envp[] = {NULL};
     struct jail j = {.kind = JAIL_KEEPER,
-                     .attach_at = s->attach_at,
                      .hostname = "keeper",
-                     .cgroup2 = b->cg.v2,
                      .filter = &s->f_keeper,
                      .place = {{null, 0}, {null, 1}, {err_end, 2}, {inner, 3}},
                      .nplace = 4,
@@ -108,17 +99,8 @@ static int keeper_start(struct server *s, struct box *b, const struct sp_keeper 
                      .argv = argv,
                      .envp = envp};
     struct jailed child;
-    if ((j.njoin = cgroup_join_fds(&b->cg, j.join, e)) < 0)
-        return -1;
-    int rc = jail_spawn(&j, &child, e);
-    for (int i = 0; i < j.njoin; i++)
-        (void)close(j.join[i]);
-    if (rc)
-        return -1;
-    box_started(b, &child);
     auto_fd userns = -1, root = -1;
-    if (ns_map_ids(child.pid, jail_first_id(JAIL_KEEPER), box_uid(b), jail_id_count(JAIL_KEEPER), &userns, e) ||
-        keeper_root(volume, userns, &root, e))
+    if (box_jail(b, &j, &child, &userns, e) || keeper_root(volume, userns, &root, e))
         return -1;
     return jail_go(child.sync, root, -1, -1, e);
 }
@@ -128,16 +110,8 @@ static int keeper(struct server *s, struct request *r, struct err *e)
     const struct sp_keeper *q = &r->q->u.keeper;
     if (!sp_id_ok(q->volume))
         return err_set(e, E_INVALID, "not an id");
-    struct box *b = box_new(s, q->id, SP_KIND_KEEPER, e);
-    if (!b)
-        return -1;
-    b->start_seq = r->q->seq;
-    b->start_gen = r->gen;
-    if (!keeper_start(s, b, q, e))
-        return 0;
-    b->start_seq = 0;
-    box_discard(b);
-    return -1;
+    struct box *b = box_begin(s, r, q->id, SP_KIND_KEEPER, e);
+    return b ? box_begun(b, keeper_start(s, b, q, e)) : -1;
 }
 
 /* ---- lending to a container ---- */

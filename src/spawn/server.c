@@ -191,7 +191,7 @@ static void on_conn(struct server *s, struct watch *w)
     for (int i = 0; i < TURN_MAX && c->fd >= 0 && c->queued < QUEUE_LOW; i++) {
         struct sp_req q;
         int fds[FD_PASS_MAX], nfds = FD_PASS_MAX;
-        ssize_t n = fd_recv(c->fd, &q, sizeof q, fds, &nfds, MSG_DONTWAIT);
+        ssize_t n = fd_recv(c->fd, &q, sizeof q, fds, &nfds, MSG_DONTWAIT | MSG_TRUNC); /* its real length: a longer one is none of ours */
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             break;
         struct request r = {c->gen, &q, fds, nfds};

@@ -134,6 +134,13 @@ int box_take_slot(struct box *b, struct err *e) __attribute__((warn_unused_resul
 uint32_t box_uid(const struct box *b);
 int box_log_pipe(struct box *b, uint32_t uid, int *ret_write_end, struct err *e) __attribute__((warn_unused_result));
 void box_started(struct box *b, const struct jailed *j);    /* the clone is there: watch it */
+struct request;
+/* server_start.c: the steps that every start shares. box_begun() takes what the others led to. */
+struct box *box_begin(struct server *s, const struct request *r, const char *id, enum sp_kind kind, struct err *e);
+int box_begun(struct box *b, int rc); /* rc 0: the answer comes with the child's word; else all is undone, -1 */
+int box_cage(struct box *b, const struct cgroup_limit *limit, struct err *e) __attribute__((warn_unused_result)); /* its ids and control group */
+int box_channel(int *ret_ours, int *ret_inner, struct err *e) __attribute__((warn_unused_result));
+int box_jail(struct box *b, struct jail *j, struct jailed *ret, int *ret_userns, struct err *e) __attribute__((warn_unused_result)); /* born, watched, ids mapped */
 void box_answer(struct box *b, uint64_t gen, uint64_t seq); /* it runs: info and descriptors */
 int box_fds(const struct box *b, int *fds);                 /* what a start or attach hands out, borrowed -> count */
 void box_info(const struct box *b, struct sp_info *ret);

@@ -74,24 +74,24 @@ TEST(isolate, refuses_bad_requests)
     for (uint32_t lang = 0; lang < 70000; lang = lang ? lang * 9 + SP_LANG_MAX : SP_LANG_MAX) {
         struct sp_req q = isolate_req(id);
         q.u.isolate.language = lang;
-        CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 5000, &e), -1);
+        CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 20000, &e), -1);
         CHECK_INT(e.code, E_INVALID);
     }
     struct sp_req q = isolate_req("../../etc/passwd-xxxxx");
-    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 5000, &e), -1);
+    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 20000, &e), -1);
     CHECK_INT(e.code, E_INVALID);
     q = isolate_req(id);
     q.u.isolate.limit.pids_max = 0;
-    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 5000, &e), -1);
+    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 20000, &e), -1);
     CHECK_INT(e.code, E_INVALID);
     q = isolate_req(id);
     strcpy(q.u.isolate.template_id, "t99999999999999999999");
-    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 5000, &e), -1);
+    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 20000, &e), -1);
     CHECK_INT(e.code, E_NOT_FOUND);
     /* a library that is not installed: said so, and nothing is left */
     CHECK_INT(sh("rm %s/bin/hutch-zygote.so", fx.dir), 0);
     q = isolate_req(id);
-    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 5000, &e), -1);
+    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 20000, &e), -1);
     CHECK(strstr(e.msg, "hutch-zygote.so"));
     CHECK_INT(call(SP_STAT, id, &rep, NULL, NULL, &e), -1);
     CHECK_INT(e.code, E_NOT_FOUND);

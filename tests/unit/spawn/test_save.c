@@ -139,17 +139,17 @@ TEST(save, refuses_what_is_not_right)
     memcpy(q.u.save.id, id, sizeof id);
     int empty = open_at("a", O_RDWR | O_CREAT), other = open_at("b", O_RDWR | O_CREAT), full = open_at("base.raw", O_RDWR), wo = open_at("c", O_WRONLY | O_CREAT);
     int one[] = {empty}, used[] = {full, other}, write_only[] = {wo, other}, good[] = {empty, other};
-    CHECK_INT(spawn_call_sync(fx.fd, &q, one, 1, &rep, NULL, NULL, &fx.ev, 5000, &e), -1);
+    CHECK_INT(spawn_call_sync(fx.fd, &q, one, 1, &rep, NULL, NULL, &fx.ev, 20000, &e), -1);
     CHECK_INT(e.code, E_INVALID);
-    CHECK_INT(spawn_call_sync(fx.fd, &q, used, 2, &rep, NULL, NULL, &fx.ev, 5000, &e), -1);
+    CHECK_INT(spawn_call_sync(fx.fd, &q, used, 2, &rep, NULL, NULL, &fx.ev, 20000, &e), -1);
     CHECK_INT(e.code, E_INVALID);
-    CHECK_INT(spawn_call_sync(fx.fd, &q, write_only, 2, &rep, NULL, NULL, &fx.ev, 5000, &e), -1);
+    CHECK_INT(spawn_call_sync(fx.fd, &q, write_only, 2, &rep, NULL, NULL, &fx.ev, 20000, &e), -1);
     CHECK_INT(e.code, E_INVALID);
     q.u.save.ram_mib = MIB * 2; /* not what is mapped */
-    CHECK_INT(spawn_call_sync(fx.fd, &q, good, 2, &rep, NULL, NULL, &fx.ev, 5000, &e), -1);
+    CHECK_INT(spawn_call_sync(fx.fd, &q, good, 2, &rep, NULL, NULL, &fx.ev, 20000, &e), -1);
     CHECK_INT(e.code, E_GUEST);
     id_make('i', q.u.save.id);
-    CHECK_INT(spawn_call_sync(fx.fd, &q, good, 2, &rep, NULL, NULL, &fx.ev, 5000, &e), -1);
+    CHECK_INT(spawn_call_sync(fx.fd, &q, good, 2, &rep, NULL, NULL, &fx.ev, 20000, &e), -1);
     CHECK_INT(e.code, E_NOT_FOUND);
     fx_stop();
 }

@@ -148,7 +148,7 @@ TEST(box, survives_the_daemon_and_is_adopted)
     CHECK_STR(ask(fds[1], "ids"), "1 0 0 0");
     b.pidfd = fds[0], b.chan = fds[1];
     struct sp_req q = {.op = SP_LIST};
-    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 5000, &e), 0);
+    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 20000, &e), 0);
     CHECK_INT(rep.u.listing.n, 2);
     for (unsigned i = 0; i < 2; i++)
         CHECK_INT(rep.u.listing.item[i].alive, strcmp(rep.u.listing.item[i].id, b.id) == 0);
@@ -185,7 +185,7 @@ TEST(box, freezes_and_takes_new_limits)
     }
     struct sp_req q = {.op = SP_LIMITS, .u.limits = {.limit = {.memory_mib = 256, .cpu_millis = 500, .pids_max = 32}}};
     strcpy(q.u.limits.id, b.id);
-    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 5000, &e), 0);
+    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 20000, &e), 0);
     CHECK_STR(ask(b.chan, "eat 200"), "exit 0");
     CHECK(atoi(ask(b.chan, "bomb")) < 32);
     CHECK_INT(call(SP_FREEZE, b.id, &rep, NULL, NULL, &e), 0);
@@ -201,34 +201,48 @@ TEST(box, refuses_bad_requests)
     char id[SP_ID] = {0};
     id_make('i', id);
     struct sp_req q = box_req("../../etc/passwd-xxxxx");
-    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 5000, &e), -1);
+    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 20000, &e), -1);
     CHECK_INT(e.code, E_INVALID);
     q = box_req(id);
     memset(q.u.box.hostname, 'a', sizeof q.u.box.hostname);
-    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 5000, &e), -1);
+    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 20000, &e), -1);
     CHECK_INT(e.code, E_INVALID);
     q = box_req(id);
     q.u.box.limit.memory_mib = 1;
-    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 5000, &e), -1);
+    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 20000, &e), -1);
     CHECK_INT(e.code, E_INVALID);
     q = box_req(id);
     strcpy(q.u.box.template_id, "t99999999999999999999");
-    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 5000, &e), -1);
+    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 20000, &e), -1);
     CHECK_INT(e.code, E_NOT_FOUND);
     struct tbox b = box_start_req(box_req(id));
     q = box_req(id);
-    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 5000, &e), -1);
+    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 20000, &e), -1);
     CHECK_INT(e.code, E_CONFLICT);
     q = (struct sp_req){.op = 999};
-    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 5000, &e), -1);
+    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 20000, &e), -1);
     CHECK_INT(e.code, E_UNSUPPORTED);
     /* a broken agent: the step is named and nothing is left */
     CHECK_INT(sh("echo garbage > %s/bin/new && mv %s/bin/new %s/bin/hutch-agent", fx.dir, fx.dir, fx.dir), 0);
     id_make('i', id);
     q = box_req(id);
-    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 5000, &e), -1);
+    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 20000, &e), -1);
     CHECK(strstr(e.msg, "jail: exec"));
     box_gone(&b);
+    fx_stop();
+}
+
+/* Cut to our size it would be a good request: its length tells that it is not. */
+TEST(spawner, refuses_a_longer_message)
+{
+    struct { struct sp_req q; char more; } big = {.q = {.version = SP_VERSION, .op = SP_HELLO, .seq = 1}};
+    struct sp_rep rep;
+    struct pollfd p;
+    fx_start();
+    p = (struct pollfd){.fd = fx.fd, .events = POLLIN};
+    CHECK_INT(send(fx.fd, &big, sizeof big.q + 1, 0), sizeof big.q + 1);
+    CHECK_INT(poll(&p, 1, 20000), 1);
+    CHECK_INT(recv(fx.fd, &rep, sizeof rep, MSG_DONTWAIT), 0);
     fx_stop();
 }
 
@@ -270,7 +284,7 @@ TEST(spawner, takes_its_boxes_along)
     struct sp_rep rep;
     struct err e;
     struct sp_req q = {.op = SP_LIST};
-    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 5000, &e), 0);
+    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 20000, &e), 0);
     CHECK_INT(rep.u.listing.n, 0);
     for (int i = 0; i < 3; i++)
         CHECK_INT(call(SP_REMOVE, b[i].id, &rep, NULL, NULL, &e), 0);

@@ -127,20 +127,20 @@ TEST(vm, refuses_wrong_descriptors)
     struct sp_req q = vm_req(1);
     int file = disk("base.raw", O_RDWR), top = disk("top.qcow2", O_RDWR), mid = disk("mid.qcow2", O_RDONLY), base = disk("base.raw", O_RDONLY);
     int a[] = {file, top, mid, base}; /* RAM no memfd */
-    CHECK_INT(spawn_call_sync(fx.fd, &q, a, 4, &rep, NULL, NULL, &fx.ev, 5000, &e), -1);
+    CHECK_INT(spawn_call_sync(fx.fd, &q, a, 4, &rep, NULL, NULL, &fx.ev, 20000, &e), -1);
     CHECK_INT(e.code, E_INVALID);
     int b[] = {ram(), mid, mid, base}; /* top read-only */
-    CHECK_INT(spawn_call_sync(fx.fd, &q, b, 4, &rep, NULL, NULL, &fx.ev, 5000, &e), -1);
+    CHECK_INT(spawn_call_sync(fx.fd, &q, b, 4, &rep, NULL, NULL, &fx.ev, 20000, &e), -1);
     CHECK_INT(e.code, E_INVALID);
     int c[] = {ram(), top, mid, file}; /* base writable */
-    CHECK_INT(spawn_call_sync(fx.fd, &q, c, 4, &rep, NULL, NULL, &fx.ev, 5000, &e), -1);
+    CHECK_INT(spawn_call_sync(fx.fd, &q, c, 4, &rep, NULL, NULL, &fx.ev, 20000, &e), -1);
     CHECK_INT(e.code, E_INVALID);
     int d[] = {ram(), top, mid}; /* one missing */
-    CHECK_INT(spawn_call_sync(fx.fd, &q, d, 3, &rep, NULL, NULL, &fx.ev, 5000, &e), -1);
+    CHECK_INT(spawn_call_sync(fx.fd, &q, d, 3, &rep, NULL, NULL, &fx.ev, 20000, &e), -1);
     CHECK_INT(e.code, E_INVALID);
     q.u.vm.incoming = 0; /* boot without a kernel */
     int f[] = {ram(), top, mid, base};
-    CHECK_INT(spawn_call_sync(fx.fd, &q, f, 4, &rep, NULL, NULL, &fx.ev, 5000, &e), -1);
+    CHECK_INT(spawn_call_sync(fx.fd, &q, f, 4, &rep, NULL, NULL, &fx.ev, 20000, &e), -1);
     CHECK_INT(e.code, E_INVALID);
     fx_stop();
 }
