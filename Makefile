@@ -150,7 +150,7 @@ deps:
 
 demo:
 	@tools/deps run
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory -j$$(nproc) all
 	@tools/demo $(B)
 
 # Everything: lint, unit tests plain and with sanitizers, fuzzers for a moment, end-to-end and security tests on both tiers.
@@ -158,9 +158,9 @@ test:
 	@tools/deps test
 	@tools/test
 
-bench: 
+bench:
 	@tools/deps bench
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory -j$$(nproc) all
 	@python3 bench/bench.py
 
 # The network gate against a plain veth pair; needs root.

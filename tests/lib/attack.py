@@ -321,6 +321,7 @@ def attack(name, tier_names=("vm", "container"), limit=120, **box_members):
         body.__name__ = fn.__name__
         body.__code__ = body.__code__.replace(co_firstlineno=fn.__code__.co_firstlineno)
         body.timeout = limit
+        body.slow_on = ("vm",) if name in tiers.LONG_ON_VM else ()
         for k, v in fn.__dict__.items():
             setattr(body, k, v)
         test = ht.Test(body, tier_names)

@@ -151,7 +151,7 @@ class Runner:
 
     def one(self, test, tier, shared):
         name = label(test, tier)
-        if getattr(test.fn, "slow", False) and not ht.SLOW:
+        if (getattr(test.fn, "slow", False) or tier in getattr(test.fn, "slow_on", ())) and not ht.SLOW:
             return self.skipped(name, "slow: set HUTCH_TEST_SLOW=1")
         own = getattr(test.fn, "own_daemon", None)
         special = getattr(test.fn, "shared_daemon", None)

@@ -81,6 +81,11 @@ ATTACKS = {
 }
 
 
+# Attacks that take long in a VM and mostly exercise the guest's own kernel: on that tier with HUTCH_TEST_SLOW=1.
+LONG_ON_VM = {"thread-bomb", "memory-heap", "memory-tmpfs", "memory-cache", "disk-fill", "inode-fill", "fd-exhaustion", "zombie-flood", "sysfs",
+              "module-load", "keyctl", "exec-flood", "long-line", "tiocsti", "foreign-abi", "symlink-race", "pty-exhaustion"}
+
+
 def expected(attack, tier):
     return ATTACKS[attack][0][tier]
 

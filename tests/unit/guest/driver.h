@@ -328,7 +328,7 @@ static inline bool host_step(struct host *h, uint32_t id, struct result *r, int 
 static inline void host_wait(struct host *h, uint32_t id, struct result *r)
 {
     while (!r->over)
-        CHECK(host_step(h, id, r, 30000));
+        CHECK(host_step(h, id, r, 100000));
 }
 
 static inline void host_call(struct host *h, uint8_t op, struct buf *rec, struct result *r) { host_wait(h, host_req(h, op, rec), r); }
