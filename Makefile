@@ -160,7 +160,7 @@ test:
 
 bench:
 	@tools/deps bench
-	@$(MAKE) --no-print-directory -j$$(nproc) all
+	@$(MAKE) --no-print-directory -j$$(nproc) all $(B)/bench/gate/gate_bench
 	@python3 bench/bench.py
 
 # The network gate against a plain veth pair; needs root.

@@ -43,6 +43,19 @@ def row(name, samples, base=None, base_name=None, aim=None, unit="ms", note=None
     return r
 
 
+def gate(n=3):
+    """The network gate against a plain veth pair, both in one run of bench/gate_bench.c."""
+    got = [json.loads(subprocess.run([os.path.join(BUILD, "bench/gate/gate_bench")], check=True, capture_output=True, text=True).stdout.splitlines()[-1]) for _ in range(n)]
+
+    def of(key):
+        return [g[key] for g in got]
+    row("network gate: throughput of one connection", of("gate_mbit"), of("plain_mbit"), "plain veth", ">= 0.5 x", "Mbit/s")
+    row("network gate: connections a second, one after the other", of("gate_rate"), of("plain_rate"), "plain veth", unit="1/s")
+    row("network gate: a new connection and a byte back", of("gate_conn_ms"), of("plain_conn_ms"), "plain veth", "<= 1 ms more")
+    row("network gate: a new TLS connection and a request", of("gate_tls_ms"), of("plain_tls_ms"), "plain veth", "<= 1 ms more")
+    row("network gate: connections open at once", of("concurrent"), aim="1000", unit="connections")
+
+
 def hb(*args):
     out = subprocess.run([HB, *map(str, args)], capture_output=True, text=True)
     if out.returncode:
@@ -286,6 +299,8 @@ def main():
     finally:
         d.stop()
         d.destroy()
+
+    gate()
 
     # 3. emulators waiting for their snapshot
     d = Daemon(env={"HUTCH_POOL_VM": "0", "HUTCH_POOL_PRESTARTED": "2", "HUTCH_POOL_CONTAINER": "0"}).start()
