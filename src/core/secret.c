@@ -56,13 +56,17 @@ static int key_load(struct core *c, unsigned char key[SEAL_KEY], struct err *e)
 static void secret_free(struct secret *s)
 {
     free(s->name), free(s->sealed);
+    kv_free(&s->metadata);
     free(s);
 }
 
 static void store_row(struct core *c, const struct secret *s, void (*done)(void *, const struct err *), void *arg)
 {
     struct secret_row r = {.name = s->name, .sandbox = *s->sandbox ? s->sandbox : NULL, .sealed = s->sealed, .created_wall_ns = s->created_ns, .updated_wall_ns = s->updated_ns,
-                           .calls_max = (int64_t)s->calls_max, .bytes_max = (int64_t)s->bytes_max, .calls = (int64_t)s->calls, .bytes = (int64_t)s->bytes};
+                           .calls_max = (int64_t)s->calls_max, .bytes_max = (int64_t)s->bytes_max, .calls = (int64_t)s->calls, .bytes = (int64_t)s->bytes,
+                           .id = s->id, .version = (int64_t)s->version};
+    auto_free char *metadata = kv_to_json(&s->metadata);
+    r.metadata = metadata;
     store_put_secret(c->store, &r, done, arg);
 }
 
@@ -75,6 +79,13 @@ static int load_row(void *arg, const struct secret_row *r)
     (void)snprintf(s->sandbox, sizeof s->sandbox, "%s", r->sandbox ? r->sandbox : "");
     s->created_ns = r->created_wall_ns, s->updated_ns = r->updated_wall_ns;
     s->calls_max = (uint64_t)r->calls_max, s->bytes_max = (uint64_t)r->bytes_max, s->calls = (uint64_t)r->calls, s->bytes = (uint64_t)r->bytes;
+    s->version = (uint64_t)r->version;
+    if (r->id && id_ok(str_of(r->id)))
+        memcpy(s->id, r->id, sizeof s->id);
+    else
+        id_make('s', s->id); /* from before there were any; stored when it changes */
+    if (r->metadata && kv_from_json(&s->metadata, r->metadata, NULL))
+        log_warn("secret '%s': its metadata is damaged", s->name);
     map_set(&c->secrets->by_name, s->name, s);
     return 0;
 }
@@ -102,6 +113,27 @@ void secrets_free(struct core *c)
 
 struct secret *secret_find(struct core *c, const char *name) { return map_get(&c->secrets->by_name, name); }
 
+struct secret *secret_find_id(struct core *c, const char *id)
+{
+    struct map_entry *en;
+    for (size_t i = 0; (en = map_next(&c->secrets->by_name, &i));) {
+        struct secret *s = en->value;
+        if (!*s->sandbox && !strcmp(s->id, id))
+            return s;
+    }
+    return NULL;
+}
+
+bool secret_name_ok(const char *name)
+{
+    static const char first[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789", rest[] = "_.-";
+    size_t n = strlen(name);
+    for (size_t i = 0; i < n; i++)
+        if (!strchr(first, name[i]) && (!i || !strchr(rest, name[i])))
+            return false;
+    return n && n <= 63;
+}
+
 static int by_name(const void *a, const void *b) { return strcmp((*(struct secret *const *)a)->name, (*(struct secret *const *)b)->name); }
 
 size_t secret_list(struct core *c, struct secret **ret, size_t max)
@@ -120,8 +152,8 @@ size_t secret_list(struct core *c, struct secret **ret, size_t max)
 int secret_put(struct core *c, const struct secret_spec *sp, void (*done)(void *arg, const struct err *e), void *arg, struct err *e)
 {
     struct secret *s = secret_find(c, sp->name);
-    if (!name_ok(str_of(sp->name)))
-        return err_set(e, E_INVALID, "name: must match [a-z0-9][a-z0-9-]{0,62}");
+    if (!secret_name_ok(sp->name))
+        return err_set(e, E_INVALID, "name: must match [A-Za-z0-9][A-Za-z0-9_.-]{0,62}");
     if (!sp->value.n || sp->value.n > GATE_SECRET_MAX)
         return err_set(e, E_INVALID, "value: 1 to %u bytes", GATE_SECRET_MAX);
     for (size_t i = 0; i < sp->value.n; i++)
@@ -135,6 +167,7 @@ int secret_put(struct core *c, const struct secret_spec *sp, void (*done)(void *
         s = xcalloc(1, sizeof *s);
         s->name = xstrdup(sp->name);
         s->created_ns = clock_wall();
+        id_make('s', s->id);
         if (sp->sandbox)
             (void)snprintf(s->sandbox, sizeof s->sandbox, "%s", sp->sandbox);
         map_set(&c->secrets->by_name, s->name, s);
@@ -146,6 +179,11 @@ int secret_put(struct core *c, const struct secret_spec *sp, void (*done)(void *
     free(s->sealed);
     s->sealed = buf_take(&sealed);
     s->updated_ns = clock_wall();
+    s->version++;
+    if (sp->metadata) {
+        kv_free(&s->metadata);
+        kv_copy(&s->metadata, sp->metadata);
+    }
     s->calls_max = sp->calls_max, s->bytes_max = sp->bytes_max;
     store_row(c, s, done, arg);
     egress_secret(c, s->name);

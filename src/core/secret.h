@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/str.h"
+#include "core/kv.h"
 #include "gate/client.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,14 +16,19 @@ struct core;
 #define SECRETS_MAX 4096
 
 struct secret {
-    char *name;                 /* name_ok(); hidden: made by the daemon for one sandbox */
+    char id[22];
+    char *name;                 /* secret_name_ok(); hidden: made by the daemon for one sandbox */
     char sandbox[22];           /* hidden: whose; "" */
     char *sealed;
     int64_t created_ns, updated_ns;
     uint64_t calls_max, bytes_max; /* 0: no budget */
     uint64_t calls, bytes;         /* used, as the gate last said */
+    uint64_t version;              /* how many values it has had */
+    struct kv metadata;
 };
-struct secret_spec { const char *name; struct str value; uint64_t calls_max, bytes_max; const char *sandbox; /* NULL: an ordinary one */ };
+struct secret_spec { const char *name; struct str value; uint64_t calls_max, bytes_max; const char *sandbox; /* NULL: an ordinary one */
+                     const struct kv *metadata; /* NULL: as it was */ };
+bool secret_name_ok(const char *name); /* ^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$ */
 
 int secrets_load(struct core *c, struct err *e);
 void secrets_free(struct core *c);
@@ -31,6 +37,7 @@ int secret_put(struct core *c, const struct secret_spec *s, void (*done)(void *a
 int secret_delete(struct core *c, const char *name, struct err *e);
 void secrets_of_sandbox_drop(struct core *c, const char *sandbox);
 struct secret *secret_find(struct core *c, const char *name); /* NULL */
+struct secret *secret_find_id(struct core *c, const char *id); /* an ordinary one; NULL */
 size_t secret_list(struct core *c, struct secret **ret, size_t max); /* ordinary ones, by name */
 /* The values, for the gate. fn borrows. */
 typedef void secret_fn(void *arg, const char *name, struct str value, const struct gate_budget *budget);

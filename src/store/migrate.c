@@ -44,6 +44,10 @@ static const char *const step[] = {
     "CREATE TABLE snapshots("
     " id TEXT PRIMARY KEY, name TEXT, created_wall_ns INTEGER NOT NULL, json TEXT NOT NULL"
     ") STRICT, WITHOUT ROWID;",
+    /* secrets have ids, versions and metadata */
+    "ALTER TABLE secrets ADD COLUMN id TEXT;"
+    "ALTER TABLE secrets ADD COLUMN version INTEGER NOT NULL DEFAULT 1;"
+    "ALTER TABLE secrets ADD COLUMN metadata TEXT;",
 };
 const int migrate_known = sizeof step / sizeof *step;
 

@@ -124,8 +124,8 @@ void store_del_attachments(struct store *s, const char *sandbox, store_done *don
 
 void store_put_secret(struct store *s, const struct secret_row *r, store_done *done, void *arg)
 {
-    queue(s, op_new(ST_SECRET_PUT, "tttiiiiii", r->name, r->sandbox, r->sealed, r->created_wall_ns, r->updated_wall_ns, r->calls_max, r->bytes_max,
-                    r->calls, r->bytes), true, done, arg);
+    queue(s, op_new(ST_SECRET_PUT, "tttiiiiiitti", r->name, r->sandbox, r->sealed, r->created_wall_ns, r->updated_wall_ns, r->calls_max, r->bytes_max,
+                    r->calls, r->bytes, r->id, r->metadata, r->version), true, done, arg);
 }
 
 void store_del_secret(struct store *s, const char *name, store_done *done, void *arg)
@@ -234,6 +234,7 @@ int store_load_secrets(struct store *s, int (*fn)(void *arg, const struct secret
         int c = 0;
         struct secret_row r = {0};
         r.name = T, r.sandbox = T, r.sealed = T, r.created_wall_ns = I, r.updated_wall_ns = I, r.calls_max = I, r.bytes_max = I, r.calls = I, r.bytes = I;
+        r.id = T, r.metadata = T, r.version = I;
         if (fn(arg, &r))
             break;
     }

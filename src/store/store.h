@@ -66,6 +66,8 @@ struct attachment_row { /* a volume in a sandbox; one row per place */
 struct secret_row {
     const char *name, *sandbox, *sealed;
     int64_t created_wall_ns, updated_wall_ns, calls_max, bytes_max, calls, bytes;
+    const char *id, *metadata; /* NULL in rows of before they existed */
+    int64_t version;
 };
 struct snapshot_row {
     const char *id, *name;

@@ -335,18 +335,6 @@ static void on_later(struct http_stream *s, void *a, const char *p, size_t n)
         e2b_problem(s, 501, "%.*s does not exist in hutch yet; keep state in files and create a new sandbox", (int)what.n, what.p);
 }
 void e2b_later(struct http_stream *s, void *a) { e2b_body(s, a, on_later); }
-void e2b_refuse(struct http_stream *s, void *a)
-{
-    struct str what = http_segment(s, 0);
-    (void)a;
-    e2b_problem(s, 501, "%.*s do not exist in hutch yet", (int)what.n, what.p);
-}
-void e2b_none(struct http_stream *s, void *a)
-{
-    struct str what = http_segment(s, 0), id = http_segment(s, 1);
-    (void)a;
-    e2b_problem(s, 404, "no such %s: '%.*s'", str_starts(what, "volume") ? "volume" : "secret", (int)(id.n > 64 ? 64 : id.n), id.p);
-}
 void e2b_empty(struct http_stream *s, void *a) /* a list of what there is none of */
 {
     (void)a;

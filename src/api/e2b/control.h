@@ -112,8 +112,9 @@ void e2b_reply_sandbox(struct http_stream *s, struct api *a, int status, const s
 int e2b_read_timeout(struct api *a, struct json *j, const char *key, int64_t def, uint32_t *ret, struct err *e);
 struct json *e2b_parse_or_empty(const char *p, size_t n, struct err *e);
 int e2b_extend(struct sandbox *sb, uint32_t seconds, struct err *e); /* never shortens */
-http_handler e2b_create, e2b_create_v2, e2b_get, e2b_delete, e2b_timeout, e2b_refresh, e2b_network, e2b_later, e2b_none,
-    e2b_empty, e2b_refuse, e2b_health;
+http_handler e2b_create, e2b_create_v2, e2b_get, e2b_delete, e2b_timeout, e2b_refresh, e2b_network, e2b_later,
+    e2b_empty, e2b_health;
+http_handler e2b_secrets, e2b_secret_new, e2b_secret_get, e2b_secret_update, e2b_secret_delete; /* secrets.c */
 /* -- volumes.c, volume_content.c -- */
 struct volume;
 struct volume_mount;

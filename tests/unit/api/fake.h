@@ -260,6 +260,8 @@ int secret_put(struct core *c, const struct secret_spec *s, void (*done)(void *,
 }
 int secret_delete(struct core *c, const char *name, struct err *e) { (void)c; return strcmp(name, "token") ? err_set(e, E_NOT_FOUND, "no such secret") : 0; }
 struct secret *secret_find(struct core *c, const char *name) { (void)c; return strcmp(name, "token") ? NULL : &fake_secret; }
+struct secret *secret_find_id(struct core *c, const char *id) { (void)c; return strcmp(id, fake_secret.id) ? NULL : &fake_secret; }
+bool secret_name_ok(const char *name) { return *name != 0; }
 size_t secret_list(struct core *c, struct secret **ret, size_t max) { (void)c, (void)max; ret[0] = &fake_secret; return 1; }
 void secret_refresh(struct core *c, void (*done)(void *arg), void *arg) { loop_defer(c->loop, done, arg); }
 
