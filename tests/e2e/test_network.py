@@ -271,7 +271,7 @@ def budget_of_a_secret(t):
 @plain
 @gated
 def secrets_are_checked(t):
-    for name, body in (("Bad", {"value": "x"}), ("ok", {"value": ""}), ("ok", {"value": "a\nb"}), ("ok", {"value": "x" * 9000}), ("ok", {}), ("ok", {"value": "x", "calls_max": -1})):
+    for name, body in (("-bad", {"value": "x"}), ("ok", {"value": ""}), ("ok", {"value": "a\nb"}), ("ok", {"value": "x" * 9000}), ("ok", {}), ("ok", {"value": "x", "calls_max": -1})):
         refuses("invalid too_large", t.c.put, f"/v1/secrets/{name}", body)
     refuses("not_found", t.c.delete, "/v1/secrets/nosuch")
     refuses("invalid", t.create, isolation="container", network={"inject": [{"domain": "a.test", "secret": "nosuch", "header": "x"}]})
