@@ -133,7 +133,7 @@ def cpio(files):
 
 
 def cold_boot(home, image, n):
-    """QEMU from nothing to an answering agent, on the same kernel, initrd and image."""
+    """QEMU from nothing to an answering agent, on the same kernel, initrd and image: ([ms], [MiB of it then])."""
     k = os.path.join(home, "kernel")
     names = open(os.path.join(k, "modules.list")).read().split()
     read = lambda p: open(p, "rb").read()  # noqa: E731
@@ -144,7 +144,7 @@ def cold_boot(home, image, n):
                       ("modules.list", 0o100644, ("\n".join(os.path.basename(x) for x in names) + "\n").encode()),
                       *((f"modules/{os.path.basename(x)}", 0o100644, read(os.path.join(k, "modules", os.path.basename(x)))) for x in names)]))
     khz = tsc_khz()
-    got = []
+    got, memory = [], []
     for i in range(n):
         s = os.path.join(TMP, f"q{i}")
         disk = os.path.join(TMP, f"d{i}.qcow2")
@@ -178,13 +178,14 @@ def cold_boot(home, image, n):
                     raise OSError("closed")
                 seen += x
             got.append((time.monotonic() - t0) * 1e3)
+            memory.append(pss_kib(p.pid) / 1024)
         except OSError as e:
             print(f"# cold boot {i}: {e}", file=sys.stderr)
         finally:
             p.kill()
             p.wait()
             os.unlink(disk)
-    return got
+    return got, memory
 
 
 def tsc_khz():
@@ -218,6 +219,40 @@ def isolates(d, root):
         row(f"isolate evals, {lang}, 4 clients", [4 * n / (time.monotonic() - began)], unit="per second", aim=">= 250" if lang == "python" else None)
 
 
+def timed(fn):
+    t0 = time.monotonic()
+    got = fn()
+    return (time.monotonic() - t0) * 1e3, got
+
+
+def on_disk(d, box):
+    return sum(os.lstat(os.path.join(top, f)).st_blocks * 512 for top, _, files in os.walk(os.path.join(d.home, "boxes", box)) for f in files)
+
+
+def pauses(d, boots):
+    """Through the API: a 512 MiB VM that made so much memory its own, to disk and back to an exec's answer."""
+    c = d.client
+    for mb, aims in ((20, ("<= 40 ms", "<= 50 ms")), (200, (None, None))):
+        b = c.create(isolation="vm", memory_mib=512)
+        b.ok(f"head -c {mb << 20} /dev/urandom > /dev/shm/dirty", deadline=120)
+        down, up, size = [], [], []
+        for _ in range(VM_N):
+            ms, o = timed(b.pause)
+            down.append(ms)
+            size.append(on_disk(d, o["box"]) / 1e6)
+            up.append(timed(lambda: (b.resume(), b.ok(["/bin/true"])))[0])
+        row(f"vm pause, {mb} MB dirty", down, boots, "cold boot", aims[0])
+        row(f"vm resume to exec answer, {mb} MB dirty", up, boots, "cold boot", aims[1])
+        row(f"bytes on disk of a paused vm, {mb} MB dirty", size, [512 * 1.048576], "its whole memory", unit="MB", note="memory, devices and disk layer")
+        if mb == 20:
+            wake = []
+            for _ in range(VM_N):
+                b.pause(standby=True)
+                wake.append(timed(b.resume)[0])
+            row("vm standby resume", wake, boots, "cold boot", "<= 4 ms")
+        b.kill()
+
+
 def main():
     subprocess.run([os.path.join(HERE, "..", "tools", "run-e2e"), "--seed-only"], check=True)
     subprocess.run(["gcc", "-O2", "-o", HB, os.path.join(HERE, "hb.c"), "-lpthread"], check=True)
@@ -233,7 +268,7 @@ def main():
         row(f"baseline {name}: start, hello, end", base[name])
     bw = base.get("bwrap")
     echo = [float(x[1]) / 1e3 for x in hb("echo", 200) if x[0] == "echo"]
-    boots = cold_boot(SEED, image, VM_N)
+    boots, booted = cold_boot(SEED, image, VM_N)
     row("baseline cold QEMU boot to an answering agent", boots)
 
     container, vm = {"isolation": "container"}, {"isolation": "vm"}
@@ -287,13 +322,15 @@ def main():
         x = [float(v[1]) / 1e3 for v in hb(sock(d), "get", "/healthz", 200) if v[0] == "get"]
         row("GET /healthz", x, echo, "a byte over a socketpair", "<= 0.1 ms")
         isolates(d, root)
+        pauses(d, boots)
         for tier, comm, count in (("container", "hutch-agent", 10), ("vm", "qemu-system-x86", 3)):
             before = set(d.pids(comm))
             boxes = [c.create(isolation=tier) for _ in range(count)]
             time.sleep(1)
             mine = {b.info()["box"] for b in boxes}
             pids = [p.pid for p in d.census.mine() if p.comm == comm and any(m in p.cgroups for m in mine)]
-            row(f"memory of an idle {tier} sandbox", [pss_kib(p) / 1024 for p in pids] or [0], unit="MiB PSS", note=f"{len(before)} pool members apart")
+            row(f"memory of an idle {tier} sandbox", [pss_kib(p) / 1024 for p in pids] or [0], *((booted, "cold boot", "<= 30 MiB") if tier == "vm" else ()),
+                unit="MiB PSS", note=f"{len(before)} pool members apart")
             for b in boxes:
                 b.kill()
     finally:

@@ -3,6 +3,7 @@
 #include "backend/vm/vm.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "core/agent.h"
 #include "core/context.h"
@@ -144,9 +145,14 @@ static void pause_stored(void *arg, const struct err *e)
 {
     if (e) /* the manifest is what counts; the row follows at the next start */
         log_error("storing a pause: %s", e->msg);
+    fault("pause.stored");
     pause_over(arg);
 }
-static void pause_released(void *arg) { pause_over(arg); }
+static void pause_released(void *arg)
+{
+    fault("pause.released");
+    pause_over(arg);
+}
 
 static void now_paused(struct sandbox *sb, enum pause_kind kind, bool memory, uint64_t bytes)
 {
@@ -162,6 +168,7 @@ static void on_disk(struct transit *t, bool memory, uint64_t bytes)
 {
     struct sandbox *sb = transit_owner(t);
     struct box *b = sb->box;
+    fault("pause.on-disk");
     now_paused(sb, PAUSE_DISK, memory, bytes);
     volumes_disconnect(sb);
     sb->box = NULL;
@@ -188,16 +195,19 @@ static void taken(void *arg, struct vm_saving *s, const struct err *e)
     struct transit *t = arg;
     if (t->over)
         return;
-    if (e)
+    if (e) {
         pause_failed(t, e);
-    else
-        vm_saving_publish(s, transit_owner(t)->generation, published, t);
+        return;
+    }
+    fault("pause.taken");
+    vm_saving_publish(s, transit_owner(t)->generation, published, t);
 }
 
 /* Its memory stays where it is, and nothing of it runs. */
 static void in_standby(struct transit *t)
 {
     struct sandbox *sb = transit_owner(t);
+    fault("pause.standby");
     now_paused(sb, PAUSE_STANDBY, true, 0);
     t->parts = 1;
     sandbox_store(sb, pause_stored, transit_hold(t));
@@ -213,6 +223,7 @@ static void stopped(void *arg, struct vm *vm, const struct err *e)
         pause_failed(t, e);
         return;
     }
+    fault("pause.stopped");
     t->stopped = true;
     timer_stop(&t->deadline);
     if (t->pause.standby)
@@ -242,6 +253,7 @@ static void frozen(void *arg, const struct err *e, struct rec r)
         pause_failed(t, e);
         return;
     }
+    fault("pause.frozen");
     t->frozen = true;
     cut_streams(sb);
     vm_stop(sb->box->vm, stopped, t);

@@ -41,7 +41,7 @@ static void one_less(struct recovery *r)
 static void release_id(struct recovery *r, const char *id);
 
 /* ---- adoption ---- */
-struct adoption { struct recovery *r; char sandbox[22]; };
+struct adoption { struct recovery *r; char sandbox[22]; bool frozen; /* a container that was on its way into standby */ };
 
 static void adopted(void *arg, struct box *b, const struct err *e)
 {
@@ -60,6 +60,16 @@ static void adopted(void *arg, struct box *b, const struct err *e)
     one_less(r);
 }
 
+static void thawed(void *arg, struct box *b, const struct err *e)
+{
+    struct adoption *a = arg;
+    struct sandbox *sb = map_get(&a->r->core->sandboxes, a->sandbox);
+    if (e)
+        adopted(a, b, e);
+    else
+        sandbox_configure(sb, adopted, a);
+}
+
 static void attached(void *arg, struct box *b, const struct err *e)
 {
     struct adoption *a = arg;
@@ -74,7 +84,10 @@ static void attached(void *arg, struct box *b, const struct err *e)
     }
     sb->box = b;
     b->owner = sb;
-    sandbox_configure(sb, adopted, a);
+    if (a->frozen)
+        box_freeze(b, false, thawed, a);
+    else
+        sandbox_configure(sb, adopted, a);
 }
 
 static void adopt(struct recovery *r, struct sandbox *sb)
@@ -85,6 +98,7 @@ static void adopt(struct recovery *r, struct sandbox *sb)
     struct box_spec spec = sandbox_box_spec(sb);
     map_del(&r->alive, sb->box_id);
     r->waiting++;
+    a->frozen = sb->state == SB_PAUSING && sb->tier == TIER_CONTAINER;
     sb->state = SB_RUNNING; /* a pause that was under way did not happen: adoption thaws it */
     sb->life.paused = PAUSE_NONE;
     if (sb->tier == TIER_VM)
@@ -107,21 +121,51 @@ static bool is_saved(struct core *c, const struct sandbox *sb, struct vm_saved *
     return ret->generation == sb->generation;
 }
 
-/* Its machine stands still, as the row says: taken over, not woken. */
+/* Its machine stands still, as the row says: taken over, not woken. If it was being woken, and nobody was told yet, it is stopped. */
+static void standing(struct adoption *a, const struct err *e)
+{
+    struct adoption x = *a;
+    struct sandbox *sb = map_get(&x.r->core->sandboxes, x.sandbox);
+    free(a);
+    if (e)
+        sandbox_box_ended(sb, END_HOST_FAULT, "it was in standby and does not stand still", true);
+    else
+        log_info("sandbox %s: in standby", sb->id);
+    one_less(x.r);
+}
+static void standing_container(void *arg, struct box *b, const struct err *e)
+{
+    (void)b;
+    standing(arg, e);
+}
+static void standing_vm(void *arg, struct vm *vm, const struct err *e)
+{
+    struct adoption *a = arg;
+    struct sandbox *sb = map_get(&a->r->core->sandboxes, a->sandbox);
+    (void)vm;
+    if (sb->box)
+        sb->box->restored = false; /* it has to be told to go on */
+    standing(a, e);
+}
+
 static void standby_attached(void *arg, struct box *b, const struct err *e)
 {
-    struct adoption a = *(struct adoption *)arg;
-    struct sandbox *sb = map_get(&a.r->core->sandboxes, a.sandbox);
-    free(arg);
+    struct adoption *a = arg;
+    struct sandbox *sb = map_get(&a->r->core->sandboxes, a->sandbox);
     if (e) {
+        struct recovery *r = a->r;
+        free(a);
         sandbox_lost(sb, END_HOST_FAULT, "its machine ended while the daemon was away");
-    } else {
-        sb->box = b;
-        b->owner = sb;
-        sandbox_use_template(sb, 1);
-        log_info("sandbox %s: in standby", sb->id);
+        one_less(r);
+        return;
     }
-    one_less(a.r);
+    sb->box = b;
+    b->owner = sb;
+    sandbox_use_template(sb, 1);
+    if (sb->tier == TIER_CONTAINER)
+        box_freeze(b, true, standing_container, a);
+    else
+        vm_stop(b->vm, standing_vm, a);
 }
 
 static void adopt_standby(struct recovery *r, struct sandbox *sb)

@@ -3,6 +3,7 @@
  * happens on the way, it is one or the other. */
 #include "backend/vm/vm.h"
 #include "base/buf.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "core/event.h"
 #include "core/internal.h"
@@ -88,6 +89,7 @@ static void paused_stored(void *arg, const struct err *e)
         rescue_end(r, NULL, e);
         return;
     }
+    fault("recover.stored");
     sandbox_announce(sb);
     resume(r, sb);
 }

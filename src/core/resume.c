@@ -2,6 +2,7 @@
 #include "backend/vm/vm.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "core/agent.h"
 #include "core/prime.h"
@@ -63,6 +64,7 @@ static void resume_stored(void *arg, const struct err *e)
         return;
     if (e)
         log_error("sandbox %s: storing its resume: %s", sb->id, e->msg);
+    fault("resume.stored");
     sandbox_announce(sb);
     log_debug("sandbox %s resumed in %lld us", sb->id, (long long)(clock_mono() - t->begun) / 1000);
     transit_end(t, NULL);
@@ -75,6 +77,7 @@ static void awake(struct transit *t)
     uint32_t s = t->resume.timeout_s ? t->resume.timeout_s : sb->timeout_s;
     const char *path = sb->life.paused == PAUSE_STANDBY ? "standby" : sb->life.memory ? "resume" : "boot";
     bool saved = sb->life.paused == PAUSE_DISK && sb->tier == TIER_VM;
+    fault("resume.awake");
     sb->box->phase = BOX_LIVE;
     sb->life.paused = PAUSE_NONE;
     sb->life.bytes = 0;
@@ -131,6 +134,7 @@ static void committed(void *arg, const struct err *e)
         resume_failed(t, e);
         return;
     }
+    fault("resume.committed");
     sb->box->keep_files = false;
     thaw(t);
 }
@@ -146,6 +150,7 @@ static void restored(void *arg, struct box *b, const struct err *e)
         resume_failed(t, e);
         return;
     }
+    fault("resume.restored");
     (void)sandbox_advance(sb, SBE_RESUME, NULL);
     t->committed = true;
     sandbox_store_durable(sb, committed, transit_hold(t));
@@ -230,6 +235,7 @@ static void resume_started(void *arg, struct box *b, const struct err *e)
         resume_failed(t, e);
         return;
     }
+    fault("resume.started");
     sb->generation++;
     t->bumped = true;
     sandbox_configure(sb, restored, transit_hold(t));
@@ -284,6 +290,7 @@ static void cold_started(void *arg, struct box *b, const struct err *e)
         resume_failed(t, e);
         return;
     }
+    fault("resume.booted");
     sandbox_configure(sb, cold_configured, transit_hold(t));
 }
 
@@ -308,6 +315,7 @@ static void memory_forgotten(void *arg, const struct err *e)
         return;
     }
     t->bumped = false; /* that stays, also if the boot fails */
+    fault("resume.forgotten");
     vm_saved_drop(sb->core->vmh, sb->box_id);
     cold_start(t);
 }

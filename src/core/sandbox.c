@@ -2,6 +2,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/enc.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "core/agent.h"
 #include "core/box.h"
@@ -268,6 +269,7 @@ static void end_stored(void *arg, const struct err *e)
     struct sandbox *sb = map_get(&s.core->sandboxes, s.id);
     if (!sb)
         return;
+    fault("ended.stored");
     sandbox_announce(sb);
     tell_waiters(sb);
 }
@@ -279,6 +281,7 @@ static void box_gone(void *arg)
     if (!sb || sb->state != SB_STOPPING)
         return;
     (void)sandbox_advance(sb, SBE_ENDED, NULL);
+    fault("delete.removed");
     if (!sb->ended_ns)
         sb->ended_ns = clock_wall();
     volumes_detach(sb);
@@ -320,6 +323,19 @@ static void drop_box(struct sandbox *sb, bool keep, void (*done)(void *arg), voi
     }
 }
 
+/* Its row says so before anything of it goes: a successor finishes the end, and finds no half of a sandbox. */
+static void stopping_stored(void *arg, const struct err *e)
+{
+    struct sandbox_ref s = sandbox_ref_take(arg);
+    struct sandbox *sb = map_get(&s.core->sandboxes, s.id);
+    if (e)
+        log_error("sandbox %s: storing its end: %s", s.id, e->msg);
+    if (!sb || sb->state != SB_STOPPING)
+        return;
+    fault("delete.begun");
+    drop_box(sb, false, box_gone, sandbox_ref_new(sb));
+}
+
 int sandbox_kill(struct sandbox *sb, enum end_reason why, const char *message, sandbox_cb *done, void *arg, struct err *e)
 {
     if (sb->state == SB_GONE)
@@ -329,6 +345,7 @@ int sandbox_kill(struct sandbox *sb, enum end_reason why, const char *message, s
         w->done = done, w->arg = arg;
         list_add_tail(&sb->waiters, &w->link);
     }
+    bool has_row = sb->state != SB_CREATING;
     if (sb->state == SB_STOPPING)
         return 0;
     if (sandbox_advance(sb, SBE_KILL, e))
@@ -341,7 +358,10 @@ int sandbox_kill(struct sandbox *sb, enum end_reason why, const char *message, s
     release(sb);
     network_ended(sb);
     sandbox_announce(sb);
-    drop_box(sb, false, box_gone, sandbox_ref_new(sb));
+    if (has_row)
+        sandbox_store(sb, stopping_stored, sandbox_ref_new(sb));
+    else
+        drop_box(sb, false, box_gone, sandbox_ref_new(sb));
     return 0;
 }
 
@@ -418,6 +438,7 @@ static void running_stored(void *arg, const struct err *e)
         created(cr, NULL, e);
         return;
     }
+    fault("create.stored");
     cr->core->creates++;
     sandbox_announce(sb);
     created(cr, sb, NULL);
@@ -441,6 +462,7 @@ static void box_configured(void *arg, struct box *b, const struct err *e)
         created(cr, NULL, &gone);
         return;
     }
+    fault("create.configured");
     sb->kernel = xstrdup(b->kernel);
     /* a VM's snapshot was taken with START running; a container begins here */
     struct template *t = map_get(&sb->core->templates, sb->template_id);
@@ -564,6 +586,7 @@ static void box_started(void *arg, struct box *b, const struct err *e)
         create_failed(cr, sb, e);
         return;
     }
+    fault("create.started");
     sandbox_configure(sb, box_configured, cr); /* a kill meanwhile would have removed the box, and this callback with it */
 }
 

@@ -3,40 +3,8 @@ import os
 import time
 
 from hutchtest import *
+from keeper import background, keeper, told
 from outside import gated, inside
-
-# A process that holds state only in memory and shows it on request.
-KEEPER = r"""
-import os, signal, sys, time, random
-secret = os.urandom(16).hex()
-blob = bytearray(os.urandom(1 << 20)) * 4
-n = 0
-print("ready", secret, flush=True)
-while True:
-    line = sys.stdin.readline()
-    if not line:
-        break
-    n += 1
-    import hashlib
-    print(n, secret, hashlib.sha256(blob).hexdigest(), flush=True)
-"""
-
-
-def keeper(box):
-    """(pid, ask): ask() returns [count, secret, hash of 4 MiB of memory]."""
-    box.put("/home/user/keeper.py", KEEPER.encode())
-    pid = box.background(["python3", "-u", "/home/user/keeper.py"], keep_stdin=True, tag="keeper")
-    box.attach(pid, 0, deadline=30).wait_output(b"\n")
-
-    def ask():
-        before = box.process(pid)["output_bytes"]
-        box.stdin(pid, b"?\n")
-        s = box.attach(pid, before, deadline=30)
-        out = s.wait_output(b"\n")
-        s.abort()
-        return out.decode().split()
-    return pid, ask
-
 
 @tiers("vm")
 @timeout(120)
@@ -73,9 +41,7 @@ def clock_and_randomness_are_fresh(t):
     first = box.ok("cat /proc/sys/kernel/random/boot_id; head -c 16 /dev/urandom | od -An -tx1").splitlines()
     box.pause()
     time.sleep(1.2)
-    box.resume()
-    now = float(box.ok("date +%s.%N"))
-    within(now - time.time(), -1.0, 1.0, "the guest's clock after a resume")
+    clock_is_within_50_ms(box, box.resume())
     again = box.ok("cat /proc/sys/kernel/random/boot_id; head -c 16 /dev/urandom | od -An -tx1").splitlines()
     equal(again[0], first[0], "no reboot")
     true(again[1] != first[1], "other random bytes")
@@ -272,7 +238,7 @@ def standby_keeps_memory_in_memory(t):
     second = ask()
     equal(second[1:], first[1:])
     equal(int(second[0]), int(first[0]) + 1)
-    within(float(box.ok("date +%s.%N")) - time.time(), -1.0, 1.0, "the clock")
+    clock_is_within_50_ms(box, o)
     box.pause(standby=True)
     box.kill()
 
@@ -356,16 +322,6 @@ for line in sys.stdin:
 """
 
 
-def told(box, pid, text):
-    """Say a line to a process, return what it prints then."""
-    before = box.process(pid)["output_bytes"]
-    box.stdin(pid, text.encode() + b"\n")
-    s = box.attach(pid, before, deadline=60)
-    out = s.wait_output(b"\n").decode().strip()
-    s.abort()
-    return out
-
-
 @tiers("vm", "container")
 @timeout(240)
 def a_volume_is_there_again(t):
@@ -375,13 +331,7 @@ def a_volume_is_there_again(t):
     box, other = t.box(volumes=at), t.box(volumes=at)
     blob = os.urandom(400_000)
     box.put("/data/blob", blob)
-    box.put("/home/user/writer.py", WRITER.encode())
-
-    def writer():
-        pid = box.background(["python3", "-u", "/home/user/writer.py"], keep_stdin=True)
-        box.attach(pid, 0, deadline=30).wait_output(b"\n")
-        return pid
-    pid = writer()
+    pid = background(box, "writer", WRITER)
     n = 0
     for how in ({}, {"standby": True}, {"memory": False}):
         equal(told(box, pid, f"line {n}"), f"wrote line {n}")
@@ -398,7 +348,7 @@ def a_volume_is_there_again(t):
             equal(told(box, pid, f"line {n}"), f"wrote line {n}", "a descriptor from before the pause")
             n += 1
         else:
-            pid = writer()
+            pid = background(box, "writer", WRITER)
         equal(other.ok("cat /data/log"), "".join(f"line {i}\n" for i in range(n)))
         box.put("/data/back", b"b")
         equal(other.get("/data/back"), b"b")
@@ -426,9 +376,7 @@ def network_policy_holds_after_a_resume(t):
     o = t.outside
     policy = {"allow": ["allowed.test", f"{o.ip()}:7"]}
     box = t.box(network=policy)
-    box.put("/home/user/caller.py", CALLER.encode())
-    pid = box.background(["python3", "-u", "/home/user/caller.py", o.ip()], keep_stdin=True)
-    box.attach(pid, 0, deadline=30).wait_output(b"\n")
+    pid = background(box, "caller", CALLER, o.ip())
     equal(told(box, pid, "?"), "alive")
 
     def check(how):

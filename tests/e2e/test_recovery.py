@@ -268,17 +268,7 @@ def spawner_dies(t):
 
 
 def box_process(t, box):
-    """Host pid of the process that is this sandbox: QEMU, or the container's PID 1."""
-    comm = "qemu-system-x86" if t.tier == "vm" else "hutch-agent"
-
-    id = box.info()["box"]
-
-    def find():
-        for p in t.d.census.mine():
-            if p.comm == comm and p.state != "Z" and id in p.cgroups:
-                return p.pid
-        return None
-    return until(find, 10, f"the process of box {id}")
+    return t.d.init_of(box.info()["box"])
 
 
 @tiers("vm", "container")

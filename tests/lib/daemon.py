@@ -188,7 +188,14 @@ class Daemon:
 
     def pids_of(self, box):
         """Processes in the control group of a box."""
-        return sorted(p.pid for p in self.census.mine() if p.state != "Z" and any(box in c for c in p.cgroups))
+        return sorted(p.pid for p in self.census.mine() if p.state != "Z" and box in p.cgroups)
+
+    def init_of(self, box):
+        """The process that is a sandbox: QEMU, or a container's PID 1."""
+        def find():
+            got = [p.pid for p in self.census.mine() if p.comm in ("qemu-system-x86", "hutch-agent") and p.state != "Z" and box in p.cgroups]
+            return min(got) if got else None
+        return until(find, 10, f"the process of box {box}")
 
     def cpu_of(self, box):
         """Clock ticks its processes have used."""

@@ -165,6 +165,24 @@ def refuses(codes, fn=None, *args, **kw):
     raise AssertionError(f"no error but {_short(got)}, want {' or '.join(names)}")
 
 
+def clock_is_within_50_ms(box, obj):
+    """The guest's clock against the host's, right after `obj` (the sandbox as a create or resume answered it).
+
+    A reading lies between two of the host's, so only what falls outside of them counts as an offset, and of a few readings the
+    tightest: load widens the interval, it cannot make an offset. What a guest is told is as old as the telling took; that the
+    start as a whole took longer than 50 ms on a busy host is therefore allowed for, by as much as it did.
+    """
+    offset = None
+    for _ in range(5):
+        t0 = time.time()
+        g = float(box.ok(["date", "+%s.%N"]))
+        t1 = time.time()
+        now = max(t0 - g, g - t1, 0.0)
+        offset = now if offset is None else min(offset, now)
+    within(offset, 0, 0.05 + obj["start"]["ms"] / 1000, f"seconds outside what the host's clock allows ({obj['start']})")
+    return offset
+
+
 def sha(data):
     return hashlib.sha256(data).hexdigest()
 
