@@ -2,8 +2,10 @@
 import atexit
 import os
 import shutil
+import subprocess
 import tempfile
 
+import daemon
 import oci
 from hutchtest import *
 from outside import ENV, logged, outside
@@ -74,10 +76,12 @@ def build_steps_install_packages(t):
     def build(network):
         kind, body = oci.recipe_form(recipe, network=network)
         return list(t.c.stream("POST", "/v1/templates/installed/build", body=body, headers={"Content-Type": kind}, deadline=LONG - 20).events())
-    evs = build(None)
-    equal(evs[-1]["event"], "error", "closed unless it is given a network")
-    evs = build({"presets": ["apt", "pip"]})
-    equal(evs[-1]["event"], "done", "\n".join(e.get("line", "") for e in evs[-20:]) + str(evs[-1]))
+    equal(build(None)[-1]["event"], "error", "closed unless it is given a network")
+    equal(build({"allow": ["elsewhere.test"]})[-1]["event"], "error")
+    refuses("invalid", build, {"presets": ["nosuch"]})
+    p = subprocess.run([daemon.program("hutch"), "template", "build", "installed", "-f", "-", "--net", "allow=@apt,@pip"], input=recipe.encode(), env={**t.d.env, "HUTCH_NO_START": "1"},
+                       capture_output=True, timeout=LONG - 20)
+    equal(p.returncode, 0, p.stderr.decode()[-2000:])
     box = t.create(template="installed", isolation="container")
     contains(run(box, "hello; python3 -c 'import six; print(\"got\", six.__version__)'"), "got ")
     # nothing of the build's own gate stays: not its certificate, wherever a step has spread it, nor where the tools went
