@@ -253,6 +253,74 @@ def pauses(d, boots):
         b.kill()
 
 
+CELL = "import pandas as pd; df = pd.DataFrame({'a': [1, 2, 3], 'b': [4.5, 5.5, 6.5]}); df.describe()"
+JUPYTER = """
+import json, sys, time
+from jupyter_client.manager import start_new_kernel
+cell, n = sys.argv[1], int(sys.argv[2])
+t = time.monotonic()
+manager, client = start_new_kernel(kernel_name="python3")
+client.execute_interactive(cell, output_hook=lambda m: None)
+first = time.monotonic() - t
+warm = []
+for _ in range(n):
+    t = time.monotonic()
+    client.execute_interactive("1 + 1", output_hook=lambda m: None)
+    warm.append(time.monotonic() - t)
+manager.shutdown_kernel(now=True)
+print(json.dumps([first, warm]))
+"""
+
+
+def jupyter(n):
+    """A native Jupyter kernel: from nothing to the answer of CELL, and a cell once it runs; or None."""
+    first, warm = [], []
+    for _ in range(n):
+        p = subprocess.run(["/usr/bin/python3", "-c", JUPYTER, CELL, "20"], capture_output=True, text=True)
+        if p.returncode:
+            print(json.dumps({"row": "baseline Jupyter kernel", "skipped": (p.stderr.strip().splitlines() or ["?"])[-1][:120]}), flush=True)
+            return None, None
+        a, b = json.loads(p.stdout)
+        first.append(a * 1e3)
+        warm += [x * 1e3 for x in b]
+    return first, warm
+
+
+def cells():
+    """Code contexts whose kernels waited, against a native Jupyter kernel."""
+    first, warm = jupyter(5)
+    d = Daemon(env={"HUTCH_POOL_VM": "2", "HUTCH_POOL_PRESTARTED": "0", "HUTCH_POOL_CONTAINER": "2"}).start()
+    try:
+        names = [t["name"] for t in d.client.get("/v1/templates")["templates"] if "python" in t["kernels"]]
+        if not names:
+            print(json.dumps({"row": "cells", "skipped": "no template with kernels here"}), flush=True)
+            return
+        template = "code-interpreter" if "code-interpreter" in names else names[0]
+        post = lambda b, code, n: [float(v[1]) / 1e3 for v in hb(sock(d), "post", f"/v1/sandboxes/{b.id}/eval", json.dumps({"code": code}), n) if v[0] == "post"]  # noqa: E731
+        for tier, path, n, aim, warm_aim in (("container", "slot", N, "<= 1/20", "<= 2 ms"), ("vm", "pool", VM_N, "<= 1/4", "<= 5 ms")):
+            whole, alone, again = [], [], []
+            end = time.monotonic() + 600
+            while len(alone) < n and time.monotonic() < end:
+                time.sleep(3)  # the pool is refilled in quiet moments
+                t0 = time.monotonic()
+                b = d.client.create(template=template, isolation=tier)
+                made = (time.monotonic() - t0) * 1e3
+                if b.info()["start"]["path"] == path:
+                    alone += post(b, CELL, 1)
+                    whole.append(made + alone[-1])
+                    again += post(b, "1 + 1", 10)
+                b.kill()
+            if not alone:
+                print(json.dumps({"row": f"first pandas cell, {tier}", "skipped": f"no sandbox started by {path}"}), flush=True)
+                continue
+            row(f"first pandas cell in a fresh {template}, {tier}", alone, first, "native Jupyter start and the same cell", aim)
+            row(f"create and first pandas cell, {tier}", whole, first, "native Jupyter start and the same cell")
+            row(f"warm cell, {tier}", again, warm, "warm cell of native Jupyter", warm_aim)
+    finally:
+        d.stop()
+        d.destroy()
+
+
 def main():
     subprocess.run([os.path.join(HERE, "..", "tools", "run-e2e"), "--seed-only"], check=True)
     subprocess.run(["gcc", "-O2", "-o", HB, os.path.join(HERE, "hb.c"), "-lpthread"], check=True)
@@ -338,6 +406,7 @@ def main():
         d.destroy()
 
     gate()
+    cells()
 
     # 3. emulators waiting for their snapshot
     d = Daemon(env={"HUTCH_POOL_VM": "0", "HUTCH_POOL_PRESTARTED": "2", "HUTCH_POOL_CONTAINER": "0"}).start()

@@ -30,9 +30,20 @@ class _Publisher(DisplayPublisher):
         pass  # a stream of lines cannot take anything back
 
 
+# Values that have nothing but their text, unless somebody registered more for their type: asking a dozen formatters costs more than all the rest.
+BARE = (bool, int, float, complex, str, bytes, list, tuple, dict, set)
+
+
 class _Formatter(DisplayFormatter):
+    def _bare(self, obj):
+        kind = type(obj)
+        return kind in BARE and not any(kind in f.type_printers for mime, f in self.formatters.items() if mime != "text/plain")
+
     def format(self, obj, include=None, exclude=None):
-        data, metadata = super().format(obj, include, exclude)
+        if self._bare(obj):
+            data, metadata = {"text/plain": self.formatters["text/plain"](obj)}, {}
+        else:
+            data, metadata = super().format(obj, include, exclude)
         if data:
             rich.augment(obj, data)
             if include:

@@ -37,6 +37,7 @@ class Wire:
         self.fd = fd
         self.lock = threading.RLock()
         self.current = None
+        self.held = ""            # the cell's value, which its end follows at once: one write
         self.pid = os.getpid()
         self.sending = False      # in the main thread
         self.interrupted = False  # SIGINT came meanwhile
@@ -49,6 +50,7 @@ class Wire:
             if main:
                 self.sending = True
             try:
+                line, self.held = self.held + line, ""
                 data = memoryview(line.encode("ascii") + b"\n")
                 while data:
                     data = data[os.write(self.fd, data):]
@@ -62,6 +64,9 @@ class Wire:
             raise KeyboardInterrupt
 
     def event(self, ev, **fields):
+        self.send(self.line(ev, **fields))
+
+    def line(self, ev, **fields):
         parts = ['{"ev":' + quote(ev)]
         for k, v in fields.items():
             parts.append("," + quote(k) + ":")
@@ -73,7 +78,7 @@ class Wire:
                 parts.append("{" + ",".join(quote(a) + ":" + (quote(b) if isinstance(b, str) else str(b)) for a, b in v.items()) + "}")
             else:
                 parts.append(quote(clean(str(v))))
-        self.send("".join(parts) + "}")
+        return "".join(parts) + "}"
 
     def text(self, stream, text):
         if self.current is None:
@@ -99,7 +104,12 @@ class Wire:
         if not kept:
             kept["text/plain"] = "[hutch: a result of %d characters was left out]" % sum(omitted.values())
         fields = {"omitted": omitted} if omitted else {}
-        self.event("result", id=self.current, main=main, data=kept, **fields)
+        line = self.line("result", id=self.current, main=main, data=kept, **fields)
+        if main and os.getpid() == self.pid:
+            with self.lock:
+                self.held += line + "\n"
+        else:
+            self.send(line)
 
 
 class _Bytes(io.RawIOBase):
