@@ -140,7 +140,7 @@ def turns(t):
 
 @tiers("vm", "container")
 @own_daemon(HUTCH_POOL_VM="0", HUTCH_POOL_PRESTARTED="0", HUTCH_POOL_CONTAINER="0")
-@timeout(1800 if SLOW else 400)
+@timeout(3600 if SLOW else 900)
 def killed_at_every_step(t):
     t.d.shutdown()
     t.d.env["HUTCH_FAULT"] = os.path.join(t.d.top, "fault")

@@ -67,7 +67,7 @@ class Patient:
 
 
 @tiers("vm", "container")
-@timeout(36000 if SLOW else 300)
+@timeout(36000 if SLOW else 600)
 def pause_and_resume_over_and_over(t):
     rng = random.Random(CYCLES)
     patients = [Patient(t, rng, n) for n in range(2)]
