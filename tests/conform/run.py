@@ -175,6 +175,9 @@ class Run:
             env = {k: v for k, v in os.environ.items() if not k.startswith(("HUTCH_", "E2B_"))}
             env.update({"E2B_API_URL": url, "E2B_SANDBOX_URL": url, "E2B_VOLUME_API_URL": url, "E2B_API_KEY": d.new_key("conform")["key"],
                         "HUTCH_TIER": tier, "HUTCH_SOCK": os.path.join(d.run, "hutch.sock")})
+            warm = [t["name"] for t in d.client.get("/v1/templates")["templates"] if "python" in t["kernels"]]
+            if warm:  # with IPython, pandas and matplotlib
+                env["HUTCH_NOTEBOOK"] = "code-interpreter" if "code-interpreter" in warm else warm[0]
             for sdk, files, how in ((node, mjs, run_node), (py, pys, run_python)):
                 for file in files if sdk else ():
                     self.script(tier, file, lambda: how(sdk, file, env), d)

@@ -1,68 +1,115 @@
-"""The Python package e2b-code-interpreter, synchronous and asynchronous, on template base. Like commands.py."""
+"""The Python SDK for code (pip install e2b-code-interpreter), over the same ground as interpreter.test.mjs."""
+import asyncio
 import os
 import sys
 import unittest
 
 try:
+    from e2b.exceptions import NotFoundException
     from e2b_code_interpreter import AsyncSandbox, Sandbox
 except ImportError:
     sys.exit(77)
 
 META = {"hutch.isolation": os.environ["HUTCH_TIER"]} if os.environ.get("HUTCH_TIER") else {}
+NOTEBOOK = os.environ.get("HUTCH_NOTEBOOK")
+LONG = {"timeout": 180, "request_timeout": 180}
 
 
-class Sync(unittest.TestCase):
+class OnBase(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.sbx = Sandbox.create("base", metadata=META, envs={"FOO": "bar"})
+        cls.sbx = Sandbox.create("base", metadata=META, envs={"FROM_SANDBOX": "yes"}, request_timeout=180)
+        cls.run_code = lambda self, code, **kw: cls.sbx.run_code(code, **{**LONG, **kw})
 
     @classmethod
     def tearDownClass(cls):
         cls.sbx.kill()
 
-    def test_cells(self):
-        self.sbx.run_code("x = 40")
-        out = []
-        r = self.sbx.run_code("print('hello'); x + 2", on_stdout=lambda m: out.append(m.line))
-        self.assertEqual((r.text, r.logs.stdout, r.error), ("42", ["hello\n"], None))
-        self.assertEqual(out, ["hello\n"])
-        self.assertEqual(self.sbx.run_code("'bar'").text, "bar")
-        self.assertEqual(self.sbx.run_code("import os; print(os.getcwd(), os.environ['FOO'])").logs.stdout, ["/home/user bar\n"])
+    def test_state_and_numbers(self):
+        ctx = self.sbx.create_code_context(cwd="/tmp", request_timeout=180)
+        self.assertEqual((ctx.language, ctx.cwd), ("python", "/tmp"))
+        self.assertEqual(self.run_code("x = 1; x", context=ctx).text, "1")
+        r = self.run_code("x += 1; x", context=ctx)
+        self.assertEqual((r.text, r.execution_count), ("2", 2))
+        self.assertEqual(self.run_code("import os; os.getcwd()", context=ctx).text, "/tmp")
+        self.sbx.restart_code_context(ctx)
+        self.assertEqual(self.run_code("x", context=ctx).error.name, "NameError")
+        self.assertEqual(self.sbx.list_code_contexts()[-1].id, ctx.id)
+        self.sbx.remove_code_context(ctx)
+        self.assertNotIn(ctx.id, [c.id for c in self.sbx.list_code_contexts()])
+        with self.assertRaises(NotFoundException):
+            self.run_code("x", context=ctx)
 
-    def test_errors(self):
-        r = self.sbx.run_code("undefined_name")
-        self.assertEqual((r.error.name, r.error.value), ("NameError", "name 'undefined_name' is not defined"))
-        self.assertNotIn("\x1b", r.error.traceback)
+    def test_callbacks(self):
+        out, err, results, errors = [], [], [], []
+        r = self.run_code("import sys\nprint('a\u2028\u00fc')\nprint('b', file=sys.stderr)\n{'k': [1]}", on_stdout=out.append, on_stderr=err.append,
+                          on_result=results.append, on_error=errors.append)
+        self.assertEqual(([o.line for o in out], [e.line for e in err], errors), (["a\u2028\u00fc\n"], ["b\n"], []))
+        self.assertEqual((len(results), results[0].json, r.results[0].is_main_result), (1, {"k": [1]}, True))
+        self.assertIsInstance(out[0].timestamp, (int, str))
+        self.assertEqual(self.run_code("1 / 0", on_error=errors.append).error.name, "ZeroDivisionError")
+        self.assertEqual(len(errors), 1)
 
-    def test_unicode(self):
-        text = "grüße \u2028 \U0001f4cb"
-        self.assertEqual("".join(self.sbx.run_code(f"print({text!r})").logs.stdout), text + "\n")
+    def test_languages_and_environment(self):
+        self.assertEqual(self.run_code("import os; os.getenv('FROM_SANDBOX')").text, "yes")
+        self.assertEqual(self.run_code("os.getenv('FROM_SANDBOX')", envs={"FROM_SANDBOX": "cell"}).text, "cell")
+        self.assertEqual(self.run_code("process.env.FROM_SANDBOX", language="js").text, "yes")
+        self.assertEqual(self.run_code("echo $FROM_SANDBOX", language="bash").logs.stdout, ["yes\n"])
+        self.assertEqual(self.run_code("    y = 1\n    y + 1").text, "2")
 
-    def test_contexts(self):
-        c = self.sbx.create_code_context(cwd="/tmp")
-        self.sbx.run_code("y = 1", context=c)
-        self.assertEqual(self.sbx.run_code("import os; (y, os.getcwd())", context=c).text, "(1, '/tmp')")
-        self.assertEqual(self.sbx.run_code("y").error.name, "NameError")
-        self.assertIn(c.id, [x.id for x in self.sbx.list_code_contexts()])
-        self.sbx.restart_code_context(c)
-        self.assertEqual(self.sbx.run_code("y", context=c).error.name, "NameError")
-        self.sbx.remove_code_context(c)
-        self.assertNotIn(c.id, [x.id for x in self.sbx.list_code_contexts()])
+    def test_interrupted_when_the_client_leaves(self):
+        self.run_code("z = 5")
+        with self.assertRaises(Exception):
+            self.sbx.run_code("import time; time.sleep(1000)", timeout=2)
+        self.assertEqual(self.run_code("z").text, "5")
+        self.assertEqual(Sandbox.connect(self.sbx.sandbox_id).run_code("z", **LONG).text, "5")
 
-    def test_env(self):
-        self.assertEqual(self.sbx.run_code("import os; os.environ['FOO']", envs={"FOO": "once"}).text, "once")
-        self.assertEqual(self.sbx.run_code("import os; os.environ['FOO']").text, "bar")
+    def test_asynchronously(self):
+        async def go():
+            sbx = await AsyncSandbox.connect(self.sbx.sandbox_id)
+            got = []
+
+            async def on_stdout(m):
+                got.append(m.line)
+            r = await sbx.run_code("print('hi'); 6 * 7", on_stdout=on_stdout, **LONG)
+            return r.text, got
+        self.assertEqual(asyncio.run(go()), ("42", ["hi\n"]))
 
 
-class Async(unittest.IsolatedAsyncioTestCase):
-    async def test_all(self):
-        sbx = await AsyncSandbox.create("base", metadata=META)
-        try:
-            r = await sbx.run_code("1 + 1")
-            self.assertEqual((r.text, r.execution_count), ("2", 1))
-        finally:
-            await sbx.kill()
+@unittest.skipUnless(NOTEBOOK, "no template with pandas and matplotlib here")
+class WithKernels(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.sbx = Sandbox.create(NOTEBOOK, metadata=META, request_timeout=180)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.sbx.kill()
+
+    def result(self, code):
+        r = self.sbx.run_code("import matplotlib.pyplot as plt\n" + code, **LONG)
+        self.assertIsNone(r.error)
+        return r.results[-1]
+
+    def test_charts_are_typed(self):
+        line = self.result("plt.plot([1, 2], [3, 4], label='a'); plt.title('T'); plt.xlabel('Time (s)'); plt.show()")
+        self.assertTrue(line.png.startswith("iVBOR"))
+        self.assertEqual((line.chart.type.value, line.chart.title, line.chart.x_unit, line.chart.elements[0].points), ("line", "T", "s", [(1.0, 3.0), (2.0, 4.0)]))
+        bar = self.result("plt.bar(['A', 'B'], [1, 2]); plt.show()").chart
+        self.assertEqual([(e.label, e.group, e.value) for e in bar.elements], [("A", "Group 1", 1), ("B", "Group 1", 2)])
+        pie = self.result("plt.pie([75, 25], labels=['x', 'y']); plt.show()").chart
+        self.assertEqual([(e.label, e.angle) for e in pie.elements], [("x", 270), ("y", 90)])
+        box = self.result("plt.boxplot([[1, 2, 3, 4, 5]], labels=['b'], patch_artist=True); plt.show()").chart
+        self.assertEqual((box.type.value, box.elements[0].median, box.elements[0].outliers), ("box_and_whisker", 3, []))
+        two = self.result("fig, ax = plt.subplots(1, 2); ax[0].plot([1]); ax[1].scatter([1], [2]); plt.show()").chart
+        self.assertEqual([c.type.value for c in two.elements], ["line", "scatter"])
+
+    def test_tables(self):
+        df = self.result("import pandas as pd\npd.DataFrame({'a': [1, 2], 't': pd.to_datetime(['2024-01-01', '2024-01-02'])})")
+        self.assertEqual(df.data, {"a": [1, 2], "t": ["2024-01-01T00:00:00", "2024-01-02T00:00:00"]})
+        self.assertIn("<table", df.html)
+        self.assertEqual(set(df.formats()) >= {"text", "html", "data"}, True)
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    unittest.main()

@@ -1,5 +1,5 @@
-// The real @e2b/code-interpreter. On template base everywhere; what needs numpy, R, a JVM or a TypeScript compiler only
-// where template code-interpreter is built.
+// The real @e2b/code-interpreter. On template base everywhere; figures and tables where a template has pandas and
+// matplotlib (HUTCH_NOTEBOOK); R, Java and TypeScript where that is code-interpreter.
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
 import { NotFoundError, TimeoutError } from 'e2b'
@@ -86,14 +86,25 @@ describe('code interpreter on base', slow, () => {
   })
 })
 
-const full = process.env.HUTCH_CODE_INTERPRETER === '1'
-describe('template code-interpreter', { ...slow, skip: full ? false : 'HUTCH_CODE_INTERPRETER=1 asks for it' }, () => {
+const notebook = process.env.HUTCH_NOTEBOOK, full = notebook === 'code-interpreter'
+describe('a template with kernels', { ...slow, skip: notebook ? false : 'no template with pandas and matplotlib here' }, () => {
   let sbx
-  before(async () => { sbx = await create('code-interpreter-v1', { envs: { TEST_ENV_VAR: 'supertest' } }) }, slow)
+  before(async () => { sbx = await create(full ? 'code-interpreter-v1' : notebook, { envs: { TEST_ENV_VAR: 'supertest' } }) }, slow)
   after(async () => { await sbx?.kill() })
   const run = (code, o = {}) => sbx.runCode(code, { ...long, ...o })
   const chart = async (code) => (await run('import matplotlib.pyplot as plt\n' + code + '\nplt.show()')).results[0]
 
+  it('is told whose it is', slow, async () => {
+    const r = await run("import os; os.getenv('TEST_ENV_VAR')")
+    assert.deepEqual([r.text, r.executionCount], ['supertest', 1])
+    assert.equal((await run('process.env.TEST_ENV_VAR', { language: 'js' })).text, 'supertest')
+    const [python, javascript] = await sbx.listCodeContexts()
+    assert.deepEqual([python.language, javascript.language, python.cwd], ['python', 'javascript', '/home/user'])
+    await sbx.restartCodeContext(python, long)
+    const again = await run("os")
+    assert.deepEqual([again.error.name, again.executionCount], ['NameError', 1])
+    assert.equal((await run("import os; os.getenv('TEST_ENV_VAR')")).text, 'supertest')
+  })
   it('shows figures with their data', slow, async () => {
     const line = await chart("plt.plot([1, 2], [3, 4], label='a'); plt.xlabel('Time (s)'); plt.title('T')")
     assert.ok(line.png.startsWith('iVBOR') && line.text.startsWith('<Figure size'))
@@ -108,6 +119,12 @@ describe('template code-interpreter', { ...slow, skip: full ? false : 'HUTCH_COD
     assert.deepEqual(box.elements, [{ label: 'B', min: 84, first_quartile: 84.75, median: 88, third_quartile: 90.5, max: 95, outliers: [76] }])
     const two = (await chart("fig, a = plt.subplots(1, 2); fig.suptitle('S'); a[0].plot([1, 2]); a[1].scatter([1], [2])")).chart
     assert.deepEqual([two.type, two.title, two.elements.map((e) => e.type)], ['superchart', 'S', ['line', 'scatter']])
+    assert.equal((await chart("plt.plot([1, 10, 100]); plt.yscale('log')")).chart.y_scale, 'log')
+    const dates = (await chart("import datetime; plt.plot([datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)], [1, 2])")).chart
+    assert.deepEqual([dates.x_scale, dates.elements[0].points[0]], ['datetime', ['2024-01-01T00:00:00+00:00', 1]])
+    const words = (await chart("plt.plot(['a', 'b'], [1, 2])")).chart
+    assert.deepEqual([words.x_scale, words.elements[0].points], ['categorical', [['a', 1], ['b', 2]]])
+    assert.deepEqual((await chart('plt.figure(); plt.text(0, 0, "only text")')).chart ?? {}, {})
   })
   it('shows tables and images', slow, async () => {
     const df = (await run('import pandas as pd\npd.DataFrame({"a": [1, 2, 3]})')).results[0]
@@ -118,7 +135,7 @@ describe('template code-interpreter', { ...slow, skip: full ? false : 'HUTCH_COD
     const latex = await run("from IPython.display import display\ndisplay({'text/latex': r'\\text{x}'}, raw=True)")
     assert.deepEqual(latex.results[0].formats(), ['latex'])
   })
-  it('speaks all six languages', slow, async () => {
+  it('speaks all six languages', { ...slow, skip: full ? false : 'needs template code-interpreter' }, async () => {
     assert.equal((await run('function f(x: number): number { return x - 2 }\nf(1)', { language: 'ts' })).text, '-1')
     assert.deepEqual((await run('print("Hello, World!")', { language: 'r' })).logs.stdout, ['[1] "Hello, World!"\n'])
     assert.equal((await run('Sys.getenv("TEST_ENV_VAR")', { language: 'r' })).results[0].text.trim(), '[1] "supertest"')
