@@ -84,6 +84,7 @@ if (!function_exists('pcntl_fork')) {
     fwrite(STDERR, "Error: this PHP lacks pcntl\n");
     exit(1);
 }
+pcntl_alarm(0); // the next fork is ours
 pcntl_fork();
 (static function () {
     $request = json_decode(stream_get_contents(STDIN), true);

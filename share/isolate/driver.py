@@ -36,6 +36,8 @@ def load():
             importlib.import_module(name)
         except ImportError:  # a smaller Python: the program learns it from its own import
             pass
+    for name in ("OPENBLAS", "OMP", "MKL"):
+        os.environ[name + "_NUM_THREADS"] = "1"  # threads would not be there after the fork
     sys.path.extend(SITE)
     for name in LARGE:
         try:
@@ -169,6 +171,7 @@ def main():
     close_doors()
     gc.collect()
     gc.freeze()
+    os.getppid()  # the next fork is ours, not one of a module that was loaded
     os.fork()
     data = b""
     while True:

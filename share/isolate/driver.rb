@@ -99,6 +99,7 @@ Time.now.to_s
 GC.start
 GC.compact if GC.respond_to?(:compact)
 
+Process.ppid # the next fork is ours
 fork
 request = JSON.parse($stdin.read)
 HutchDriver.open_result

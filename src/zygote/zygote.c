@@ -6,10 +6,12 @@
  *   child    returns 0 with the call's descriptors as 0..3, everything else
  *            closed and the limits set
  *
- * So a driver (share/isolate) loads what it wants, calls its language's own
- * fork (with all the housekeeping that language does around one), and goes on
- * once per call. Then it asks for its parent's pid (or for no alarm), which is
- * the signal to put the filter on: from there the caller's code may run. The process is a child
+ * So a driver (share/isolate) loads what it wants, asks for its parent's pid (or
+ * for no alarm), calls its language's own fork (with all the housekeeping that
+ * language does around one), and goes on once per call. Then it asks again,
+ * which is the signal to put the filter on: from there the caller's code may
+ * run. Before the first asking a module that is loaded can start no program:
+ * forks fail. The process is a child
  * of the warden, not of the interpreter (CLONE_PARENT): who kills it also waits
  * for it, and a pid cannot mean somebody else.
  *
@@ -66,7 +68,7 @@ static unsigned short filter_n;
 static uint64_t own_data, own_space; /* bytes */
 static long own_pid;
 static int last_fd;
-static enum { LOADING, SERVING, FORKED, LOCKED } state;
+static enum { LOADING, ARMED, SERVING, FORKED, LOCKED } state;
 
 static long read_file(const char *path, void *p, size_t room)
 {
@@ -255,17 +257,18 @@ static int refused(void);
 EXPORT int fork(void);
 EXPORT int fork(void)
 {
-    if (state == LOADING)
-        serve();
-    else
-        return refused(); /* a call that wants to fork: the filter answers */
+    if (state != ARMED)
+        return refused();
+    serve();
     return 0;
 }
 
 EXPORT int getppid(void);
 EXPORT int getppid(void)
 {
-    if (state == FORKED)
+    if (state == LOADING)
+        state = ARMED;
+    else if (state == FORKED)
         lock();
     return (int)SYS3(SYS_getppid, 0, 0, 0);
 }
@@ -274,6 +277,8 @@ EXPORT int getppid(void)
 EXPORT unsigned alarm(unsigned seconds);
 EXPORT unsigned alarm(unsigned seconds)
 {
+    if (state == LOADING && !seconds)
+        state = ARMED;
     if (state == FORKED && !seconds) {
         lock();
         return 0;
@@ -286,11 +291,18 @@ EXPORT unsigned alarm(unsigned seconds)
 /* The C library blocks all signals while it makes a thread or starts a program, and a trap that is blocked kills without
  * a word. So these ask in its place, once the filter is on, and the trap finds them awake. */
 extern void *dlsym(void *handle, const char *name) WEAK;
+extern int *__errno_location(void) WEAK;
 #define NEXT ((void *)-1l)
 
 static int refused(void)
 {
     uint64_t none = 0;
+    if (state == LOADING || state == ARMED) {
+        state = LOADING; /* who was refused one way tries the next (vfork, then fork): that is not the driver's */
+        if (__errno_location)
+            *__errno_location() = 1; /* EPERM */
+        return -1;
+    }
     (void)SYS4(SYS_rt_sigprocmask, SIG_SETMASK, &none, 0, 8);
     (void)sys6(SYS_clone, SIGCHLD, 0, 0, 0, 0, 0);
     return -1;

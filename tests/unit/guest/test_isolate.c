@@ -10,6 +10,7 @@
 
 #define PYTHON "/usr/bin/python3"
 static struct buf library, driver; /* read before the namespaces hide them */
+static const char *before = "";   /* what runs first in the interpreter, as a module of the template would */
 
 static void put(const char *name, const void *p, size_t n)
 {
@@ -44,10 +45,14 @@ static void begin(struct host *h, const char *language)
     strcat(lib_path, "/../../hutch-zygote.so");
     *strrchr(share_path, '/') = 0;
     strcat(share_path, "/../../../share/isolate/driver.py");
-    library = slurp(lib_path), driver = slurp(share_path);
+    library = slurp(lib_path);
+    struct buf plain = slurp(share_path);
+    buf_puts(&driver, before);
+    buf_put(&driver, plain.p, plain.n);
+    CHECK(plain.n > 0);
+    buf_free(&plain);
     if (!library.p)
         SKIP("hutch-zygote.so is not built");
-    CHECK(driver.p);
     if (access(PYTHON, X_OK))
         SKIP("no " PYTHON);
     driver_isolate = language, driver_furnish = furnish;
@@ -267,6 +272,25 @@ TEST(isolate, an_interpreter_that_does_not_start)
     r = run(&h, &usual, "1"); /* and again, for the next one */
     CHECK_INT(r.code, E_UNSUPPORTED);
     result_free(&r);
+    end(&h);
+}
+
+/* Modules try to (pandas asks for the name of the processor). It must neither work nor be taken for the driver's fork. */
+TEST(isolate, what_is_loaded_starts_no_program)
+{
+    struct host h;
+    before = "import os, subprocess\n"
+             "for start in lambda: subprocess.run(['uname']), os.fork, lambda: os.posix_spawn('/bin/true', ['true'], {}):\n"
+             "    try: start()\n"
+             "    except OSError: pass\n"
+             "    else: raise SystemExit('it started')\n";
+    begin(&h, "python");
+    for (int i = 0; i < 3; i++) {
+        struct result r = run(&h, &usual, "40 + 2");
+        CHECK_INT(r.code, 0);
+        CHECK(is(&r.file, "LV42") && !r.out.n);
+        result_free(&r);
+    }
     end(&h);
 }
 
