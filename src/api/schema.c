@@ -6,7 +6,7 @@ const struct schema schemas[] = {
     {"Error", "code!:s message!:s hint:s request_id!:s"},
     {"Problem", "error!:Error"},
     /* sandboxes */
-    {"SandboxCreate", "template:s name:s isolation:=auto|vm|container|isolate cpu:n memory_mib:i disk_mib:i timeout_s:i on_timeout:=kill|pause idle_timeout_s:i on_idle:=kill|pause max_lifetime_s:i auto_resume:b env:m metadata:m network:Network preview:=public|token volumes:[VolumeMount]"},
+    {"SandboxCreate", "template:s snapshot:s memory:b name:s isolation:=auto|vm|container|isolate cpu:n memory_mib:i disk_mib:i timeout_s:i on_timeout:=kill|pause idle_timeout_s:i on_idle:=kill|pause max_lifetime_s:i auto_resume:b env:m metadata:m network:Network preview:=public|token volumes:[VolumeMount]"},
     {"VolumeMount", "name!:s path!:s read_only:b"},
     {"Attachment", "name!:s volume_id!:s path!:s read_only!:b"},
     {"SandboxPatch", "name:s? metadata:m timeout_s:i on_timeout:=kill|pause idle_timeout_s:i on_idle:=kill|pause"},
@@ -16,6 +16,13 @@ const struct schema schemas[] = {
     {"Recovered", "sandbox!:Sandbox lost!:[s]"},
     {"SandboxPause", "memory:b standby:b"},
     {"SandboxResume", "timeout_s:i memory:b"},
+    {"SnapshotCreate", "name:s memory:b expires_s:i keep_last:i"},
+    {"Snapshot", "id!:s name!:s? sandbox!:s template!:s template_id!:s tier!:=vm|container memory!:b cpu!:n memory_mib!:i disk_mib!:i created_at!:t "
+                 "expires_at!:t? parent!:s? memory_bytes!:i disk_bytes!:i downtime_ms!:n users!:i"},
+    {"SnapshotList", "snapshots!:[Snapshot] next!:s? bytes!:i"},
+    {"SandboxFork", "count:i timeout_s:i memory:b"},
+    {"Forked", "sandbox:Sandbox error:Error"},
+    {"ForkList", "forks!:[Forked] memory!:b downtime_ms!:n"},
     {"Paused", "kind!:=disk|standby memory!:b at!:t? bytes!:i reason!:=call|timeout|idle|shutdown"},
     {"Network", "mode:=none|allow|open allow:[v] deny:[v] presets:[s] inject:[NetworkInject] limits:NetworkLimits limited:s"},
     {"NetworkInject", "domain!:s ports:[v] methods:[s] paths:[s] secret:s value:s header:s format:s placeholder:s"},
@@ -33,7 +40,7 @@ const struct schema schemas[] = {
     {"End", "reason!:=killed|timeout|idle|oom|guest-exit|host-fault|quota|shutdown|max-lifetime message!:s? at!:t?"},
     {"Sandbox", "id!:s name!:s? template!:s template_id!:s state!:=creating|running|pausing|paused|stopping|gone|failed isolation!:Isolation cpu!:n "
                 "memory_mib!:i disk_mib!:i timeout_s!:i on_timeout!:=kill|pause idle_timeout_s!:i on_idle!:=kill|pause max_lifetime_s!:i auto_resume!:b paused!:Paused? created_at!:t started_at!:t? expires_at!:t? metadata!:m "
-                "network!:Network volumes!:[Attachment] box!:s? generation!:i kernel!:s? start!:Start? end!:End?"},
+                "network!:Network volumes!:[Attachment] snapshot!:s? box!:s? generation!:i kernel!:s? start!:Start? end!:End?"},
     {"SandboxList", "sandboxes!:[Sandbox] next!:s?"},
     {"SandboxMetrics", "cpu_ns!:i cpu_count!:i memory_used!:i memory_cache!:i memory_total!:i disk_used!:i disk_total!:i processes!:i at!:t"},
     /* commands */

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
-#define FD_PASS_MAX 16
+#define FD_PASS_MAX 32
 bool fd_write_all(int fd, const void *p, size_t n);  /* blocking fds; retries EINTR; false + errno */
 ssize_t fd_read_all(int fd, void *p, size_t n);      /* reads until n or EOF; -1 + errno */
 char *fd_slurp(int fd, size_t max, size_t *ret_n);   /* NUL-terminated, NULL + errno (EFBIG over max) */

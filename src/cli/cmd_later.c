@@ -20,42 +20,6 @@ static int post_shown(struct cli *x, const char *method, const char *target, con
     return 0;
 }
 
-static int on_sandbox(struct cli *x, struct args *a, const char *method, const char *what, const struct buf *body)
-{
-    auto_free char *base = url("/v1/sandboxes/{}/", a->v[0]), *t = xasprintf("%s%s", base, what);
-    return post_shown(x, method, t, body);
-}
-
-static int exec_snapshots(struct cli *x, struct args *a) { return (void)a, post_shown(x, "GET", "/v1/snapshots", NULL); }
-
-static int exec_fork(struct cli *x, struct args *a)
-{
-    int64_t n = 0;
-    if (args_int(a, "count", 1, 1000, 1, &n, &x->err))
-        return cli_fail(x);
-    auto_buf b = {0};
-    buf_printf(&b, "{\"count\":%lld}", (long long)n);
-    return on_sandbox(x, a, "POST", "fork", &b);
-}
-
-static void one_member(struct buf *b, const char *key, const char *value)
-{
-    struct jw w;
-    jw_init(&w, b);
-    jw_obj(&w);
-    if (value)
-        jw_kv_str(&w, key, value);
-    jw_end(&w);
-}
-
-static int exec_snapshot(struct cli *x, struct args *a)
-{
-    auto_buf b = {0};
-    one_member(&b, "name", args_str(a, "name", NULL));
-    return on_sandbox(x, a, "POST", "snapshots", &b);
-}
-
-
 static char *read_stdin(void)
 {
     struct buf b = {0};
@@ -112,10 +76,6 @@ static int exec_mcp(struct cli *x, struct args *a)
     return 0;
 }
 
-#define ONE_ID .min = 1, .max = 1, .words = "@id"
-static const struct opt fork_opts[] = {{"count", 'n', 's', "N", "how many (1)", NULL}, OPT_JSON, OPT_END};
-static const struct opt snap_opts[] = {{"name", 'n', 's', "NAME", "a name for it", NULL}, OPT_JSON, OPT_END};
-static const struct opt json_opts[] = {OPT_JSON, OPT_END}; /* these answers are JSON already; the option is accepted for scripts */
 static const struct opt eval_opts[] = {{"language", 'l', 's', "LANG", "python, js, ts, bash, r or java (python); in an isolate python, js, php or ruby", "python js ts bash r java php ruby"},
                                        {"isolation", 0, 's', "TIER", "vm, container, auto (auto), or isolate: no sandbox, one program, its value", "vm container isolate auto"},
                                        {"timeout", 0, 's', "S", "seconds it may take", NULL},
@@ -126,8 +86,5 @@ static const struct opt eval_opts[] = {{"language", 'l', 's', "LANG", "python, j
                                        EVAL_OPTS,
                                        OPT_JSON,
                                        OPT_END};
-const struct cmd cmd_fork = {.name = "fork", .usage = "ID [-n N]", .help = "copy a running sandbox", .opts = fork_opts, ONE_ID, .exec = exec_fork};
-const struct cmd cmd_snapshot = {.name = "snapshot", .usage = "ID [--name N]", .help = "keep the state of a sandbox", .opts = snap_opts, ONE_ID, .exec = exec_snapshot};
-const struct cmd cmd_snapshots = {.name = "snapshots", .usage = "", .help = "list snapshots", .opts = json_opts, .exec = exec_snapshots};
 const struct cmd cmd_eval = {.name = "eval", .usage = "[-l LANG] [--in ID] CODE|-", .help = "evaluate code and show its results", .opts = eval_opts, .min = 1, .max = 1, .exec = exec_eval};
 const struct cmd cmd_mcp = {.name = "mcp", .usage = "", .help = "speak MCP on standard input and output", .exec = exec_mcp};

@@ -69,6 +69,8 @@ static int create_body(struct cli *x, struct args *a, int64_t timeout_s, struct 
     jw_obj(&w);
     if (args_str(a, "template", NULL))
         jw_kv_str(&w, "template", args_str(a, "template", NULL));
+    if (args_str(a, "snapshot", NULL))
+        jw_kv_str(&w, "snapshot", args_str(a, "snapshot", NULL));
     if (args_str(a, "name", NULL))
         jw_kv_str(&w, "name", args_str(a, "name", NULL));
     if (args_str(a, "isolation", NULL))
@@ -114,7 +116,7 @@ int sandbox_create(struct cli *x, struct args *a, int64_t timeout_s, bool may_bu
         return -1;
     int rc = api_call(x, "POST", "/v1/sandboxes", &body, ret);
     const char *t = args_str(a, "template", "base");
-    if (rc == 0 || x->err.code != E_NOT_FOUND || !may_build || strcmp(t, "base") != 0)
+    if (rc == 0 || x->err.code != E_NOT_FOUND || !may_build || strcmp(t, "base") != 0 || args_str(a, "snapshot", NULL))
         return rc;
     /* the template is missing: build it, once, and try again */
     x->hint[0] = 0;

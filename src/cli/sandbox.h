@@ -6,6 +6,7 @@
 
 #define CREATE_OPTS                                                                                                                  \
     {"name", 'n', 's', "NAME", "a name to use instead of the id", NULL}, {"template", 't', 's', "NAME", "what to start from (base)", "@template"}, \
+        {"snapshot", 0, 's', "NAME", "what to start from instead: a snapshot", NULL},                                                \
         {"isolation", 0, 's', "TIER", "vm, container or auto (auto)", "vm container gvisor isolate auto"},                           \
         {"cpu", 0, 's', "N", "cores, may be a fraction (1)", NULL}, {"memory", 'm', 's', "MIB", "memory in MiB (512)", NULL},        \
         {"disk", 0, 's', "MIB", "disk in MiB (4096)", NULL}, {"timeout", 0, 's', "S", "life time: seconds, or 5m, 1h30m (300)", NULL}, \

@@ -369,11 +369,43 @@ struct box *box_resume(struct core *c, const char *id, const struct box_spec *sp
     return b;
 }
 
+static void layer_seeded(void *arg, const struct sp_rep *rep, int *fds, int nfds)
+{
+    (void)fds, (void)nfds;
+    struct box *b = box_take(arg);
+    if (b && rep->rc)
+        start_failed(b, &rep->err);
+    else if (b)
+        container_start(b);
+}
+
+static void start_from(struct box *b)
+{
+    struct vm_limits lim = {.limit = box_limit(&b->spec)};
+    struct sp_req q = {.op = SP_LAYER_SEED};
+    struct err e;
+    if (b->spec.tier == TIER_VM) {
+        vm_start_from(b->core->vmh, b->from, b->booting, b->id, &lim, vm_started, box_ref(b));
+        return;
+    }
+    memcpy(q.u.layer.id, b->id, sizeof b->id);
+    memcpy(q.u.layer.snapshot, b->from, sizeof b->from);
+    struct ref *r = box_ref(b);
+    if (spawn_call(b->core->spawn, &q, NULL, 0, layer_seeded, r, &e)) {
+        (void)ref_take(r);
+        start_failed(b, &e);
+    }
+}
+
 static void start_later(void *arg)
 {
     struct box *b = box_take(arg);
     if (!b)
         return;
+    if (*b->from) {
+        start_from(b);
+        return;
+    }
     if (b->spec.tier == TIER_CONTAINER) {
         container_start(b);
         return;
@@ -391,6 +423,15 @@ struct box *box_start(struct core *c, const struct box_spec *spec, bool low_prio
     b->cb = cb, b->cb_arg = arg;
     map_set(&c->boxes, b->id, b);
     loop_defer(c->loop, start_later, box_ref(b));
+    return b;
+}
+
+struct box *box_start_from(struct core *c, const struct box_spec *spec, const char *snapshot, bool boot, box_cb *cb, void *arg)
+{
+    struct box *b = box_start(c, spec, false, cb, arg);
+    (void)snprintf(b->from, sizeof b->from, "%s", snapshot);
+    b->booting = boot;
+    b->torn = !boot && spec->tier == TIER_VM;
     return b;
 }
 

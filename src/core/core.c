@@ -15,6 +15,7 @@
 #include "core/pause.h"
 #include "core/policy.h"
 #include "core/pool.h"
+#include "core/snapshot.h"
 #include "core/template.h"
 #include "core/variant.h"
 #include "core/volume.h"
@@ -169,7 +170,7 @@ struct core *core_new(struct loop *l, struct jobs *jobs, const struct config *cf
     (void)snprintf(c->host_boot_id, sizeof c->host_boot_id, "%.36s", boot ? boot : "");
     (void)snprintf(path, sizeof path, "%s/state.db", cfg->home);
     if (make_dirs(c, e) || !(c->store = store_open(l, path, e)) || auth_load(c, e) || admin_key(c, e) || secrets_load(c, e) || templates_load(c, e) ||
-        store_load_sandboxes(c->store, load_row, c, e) || volumes_load(c, e))
+        store_load_sandboxes(c->store, load_row, c, e) || volumes_load(c, e) || snapshots_load(c, e))
         goto fail;
     (void)snprintf(path, sizeof path, "%s/spawn.sock", cfg->run);
     if (!(c->spawn = spawn_client_new(l, path, on_box_exit, on_lost, c, e)))
@@ -201,6 +202,7 @@ static void recovered(void *arg, const struct err *e)
             template_warm(c, t);
         volumes_recover(c);
         egress_recovered(c);
+        snapshots_recover(c);
         event_emit(c, "host.started", NULL, NULL);
     }
     w.done(w.arg, e);
@@ -344,6 +346,7 @@ void core_free(struct core *c)
     for (size_t i = 0; (en = map_next(&c->sandboxes, &i));)
         sandbox_forget(en->value);
     volumes_free(c);
+    snapshots_free(c);
     egress_stop(c);
     presets_free(c);
     variants_free(c);

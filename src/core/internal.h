@@ -39,6 +39,8 @@ struct core {
     uint64_t event_head;
     struct list followers;
     struct map templates; /* id -> template */
+    struct map snapshots; /* id -> snapshot */
+    struct timer snapshot_expiry;
     struct map volumes, volume_names; /* id -> volume, name -> volume */
     struct map contexts;  /* sandbox id -> struct contexts (context.c) */
     struct kernels *kernels;

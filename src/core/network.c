@@ -270,6 +270,32 @@ static void keep_values(struct sandbox *sb, const struct kv *values)
     }
 }
 
+/* Hidden secrets belong to one sandbox: the copy gets its own, under other names. Ids occur nowhere else in the text. */
+struct copying { struct network_spec *to; char *at; };
+static void copy_value(void *arg, const char *name, struct str value, const struct gate_budget *budget)
+{
+    struct copying *k = arg;
+    char made[22];
+    (void)name, (void)budget;
+    id_make('x', made);
+    kv_set(&k->to->values, str_of(made), value);
+    memcpy(k->at, made, strlen(made));
+}
+
+void network_copy(const struct sandbox *sb, struct network_spec *ret)
+{
+    struct copying k = {.to = ret};
+    ret->text = xstrdup(sb->net->text);
+    for (char *p = ret->text; (p = strchr(p, '"')); p++) {
+        char name[22];
+        (void)snprintf(name, sizeof name, "%.21s", p + 1);
+        const struct secret *s = id_ok(str_of(name)) && p[22] == '"' ? secret_find(sb->core, name) : NULL;
+        k.at = p + 1;
+        if (s && !strcmp(s->sandbox, sb->id))
+            (void)secret_open(sb->core, name, copy_value, &k); /* one that does not open is not injected there either */
+    }
+}
+
 static void on_later(void *arg);
 
 void network_init(struct sandbox *sb, const struct network_spec *s)

@@ -25,6 +25,7 @@ struct box;
 struct network_spec { char *text; struct kv values; /* literal values by the secret's name */ };
 int network_parse(struct core *c, struct json *obj /* NULL: none */, struct network_spec *ret, struct err *e);
 void network_spec_free(struct network_spec *s);
+void network_copy(const struct sandbox *sb, struct network_spec *ret); /* the same for another sandbox, literal values too */
 
 void network_put(struct jw *w, const struct sandbox *sb); /* one object: the policy, and what the operator's ceiling takes from it */
 enum policy_mode network_mode(const struct sandbox *sb);

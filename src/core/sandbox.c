@@ -12,6 +12,7 @@
 #include "core/pause.h"
 #include "core/pool.h"
 #include "core/prime.h"
+#include "core/snapshot.h"
 #include "core/template.h"
 #include "core/volume.h"
 #include "crypto/digest.h"
@@ -27,7 +28,7 @@
 #define GONE_KEPT    10000
 
 struct waiter { struct list link; sandbox_cb *done; void *arg; };
-struct creation { struct core *core; char id[22]; sandbox_cb *done; void *arg; int64_t begun; };
+struct creation { struct core *core; char id[22]; sandbox_cb *done; void *arg; int64_t begun; bool boots; /* a VM from files alone */ };
 
 const char *tier_name(enum tier t) { return t == TIER_VM ? "vm" : t == TIER_CONTAINER ? "container" : "isolate"; }
 int tier_parse(const char *s, enum tier *ret)
@@ -285,6 +286,7 @@ static void box_gone(void *arg)
     if (!sb->ended_ns)
         sb->ended_ns = clock_wall();
     volumes_detach(sb);
+    snapshots_collect(sb->core);
     sandbox_store(sb, end_stored, sandbox_ref_new(sb));
 }
 
@@ -418,6 +420,7 @@ static void create_failed(struct creation *cr, struct sandbox *sb, const struct 
         sandbox_announce(sb);
         volumes_detach(sb);
         sandbox_forget(sb); /* the caller got the reason; nothing of it stays */
+        snapshots_collect(cr->core);
     }
     created(cr, NULL, &copy);
 }
@@ -464,9 +467,9 @@ static void box_configured(void *arg, struct box *b, const struct err *e)
     }
     fault("create.configured");
     sb->kernel = xstrdup(b->kernel);
-    /* a VM's snapshot was taken with START running; a container begins here */
+    /* a VM's snapshot was taken with START running; a container, and what boots, begins here */
     struct template *t = map_get(&sb->core->templates, sb->template_id);
-    if (sb->tier == TIER_CONTAINER && t && (t->start || t->ready)) {
+    if ((sb->tier == TIER_CONTAINER || cr->boots) && t && (t->start || t->ready)) {
         sb->prime = prime_start(sb->core->loop, b->agent, t->start, t->ready, commands_ready, cr);
         return;
     }
@@ -620,8 +623,31 @@ static int check_spec(struct core *c, const struct sandbox_spec *s, struct templ
     return 0;
 }
 
-int sandbox_create(struct core *c, const struct sandbox_spec *s, sandbox_cb *done, void *arg, struct err *e)
+/* A machine of its own, from the pool or new, or one made of a snapshot. */
+static void get_box(struct sandbox *sb, struct creation *cr, const struct snapshot *from, bool boot)
 {
+    struct box_spec spec = sandbox_box_spec(sb);
+    const char *path = from ? (boot ? "boot" : "snapshot") : sb->tier == TIER_VM ? "restore" : "cold";
+    sb->box = from ? NULL : pool_take(sb->core, &spec, &path);
+    bool pooled = sb->box != NULL;
+    sb->start_path = xstrdup(path);
+    if (from)
+        sb->box = box_start_from(sb->core, &spec, from->id, boot, box_started, cr);
+    else if (!pooled)
+        sb->box = box_start(sb->core, &spec, false, box_started, cr);
+    cr->boots = from && boot && sb->tier == TIER_VM;
+    sb->box->owner = sb;
+    memcpy(sb->box_id, sb->box->id, sizeof sb->box_id);
+    if (pooled)
+        sandbox_configure(sb, box_configured, cr);
+}
+
+int sandbox_create(struct core *c, const struct sandbox_spec *asked, sandbox_cb *done, void *arg, struct err *e)
+{
+    struct sandbox_spec fitted = *asked, *s = &fitted;
+    struct snapshot *from = s->from;
+    if (from && snapshot_fit(from, s, e))
+        return -1;
     struct template *t = template_find(c, s->template ? s->template : "base", e);
     enum tier tier = s->tier ? (enum tier)s->tier : (enum tier)c->cfg.default_tier;
     if (!t || check_spec(c, s, t, tier, e) || volumes_check(c, s->volumes, s->nvolumes, e))
@@ -641,11 +667,16 @@ int sandbox_create(struct core *c, const struct sandbox_spec *s, sandbox_cb *don
     sb->timeout_s = s->timeout_s ? s->timeout_s : c->cfg.def_timeout_s;
     sb->on_timeout = s->on_timeout;
     sb->life = (struct life){.auto_resume = s->auto_resume, .files_only = s->files_only, .idle_s = s->idle_s, .on_idle = s->on_idle, .lifetime_s = s->lifetime_s};
-    kv_copy(&sb->env, &s->env);
+    if (from)
+        kv_copy(&sb->env, &from->env);
+    for (size_t i = 0; i < s->env.n; i++)
+        kv_set(&sb->env, str_of(s->env.at[i].k), str_of(s->env.at[i].v));
     kv_copy(&sb->metadata, &s->metadata);
     kv_copy(&sb->options, &s->options);
+    if (from)
+        sandbox_stands_on(sb, from);
     network_init(sb, s->network);
-    sb->generation = 1;
+    sb->generation = from ? from->generation + 1 : 1;
     unsigned char token[20];
     random_bytes(token, sizeof token);
     hex_encode(token, sizeof token, sb->token);
@@ -661,18 +692,8 @@ int sandbox_create(struct core *c, const struct sandbox_spec *s, sandbox_cb *don
     struct creation *cr = xcalloc(1, sizeof *cr);
     *cr = (struct creation){.core = c, .done = done, .arg = arg, .begun = clock_mono()};
     memcpy(cr->id, sb->id, sizeof cr->id);
-    struct box_spec spec = sandbox_box_spec(sb);
-    const char *path = tier == TIER_VM ? "restore" : "cold";
     sandbox_use_template(sb, 1);
-    sb->box = pool_take(c, &spec, &path);
-    bool pooled = sb->box != NULL;
-    sb->start_path = xstrdup(path);
-    if (!pooled)
-        sb->box = box_start(c, &spec, false, box_started, cr);
-    sb->box->owner = sb;
-    memcpy(sb->box_id, sb->box->id, sizeof sb->box_id);
-    if (pooled)
-        sandbox_configure(sb, box_configured, cr);
+    get_box(sb, cr, from, s->boot || (from && !from->memory));
     return 0;
 }
 

@@ -19,6 +19,7 @@ struct agent;
 struct volume_mount;
 struct network;
 struct network_spec;
+struct snapshot;
 
 enum tier { TIER_VM = 1, TIER_CONTAINER = 2, TIER_ISOLATE = 9 }; /* strongest first; an isolate is never a sandbox, see isolate.h */
 const char *tier_name(enum tier t);
@@ -26,6 +27,8 @@ int tier_parse(const char *s, enum tier *ret); /* -1 unknown */
 
 struct sandbox_spec {
     const char *template; /* NULL: base */
+    struct snapshot *from; /* made of that instead (core/snapshot.h); NULL. Sizes and tier are then the snapshot's */
+    bool boot;            /* on the files of the snapshot alone */
     const char *name;     /* NULL: none */
     int tier;             /* 0: auto */
     uint32_t cpu_millis, memory_mib, disk_mib, timeout_s; /* 0: default */

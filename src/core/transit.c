@@ -14,7 +14,7 @@ struct waiter {
     bool settle; /* only wants to know that it is over */
 };
 
-bool sandbox_busy(const struct sandbox *sb) { return sb->transit != NULL; }
+bool sandbox_busy(const struct sandbox *sb) { return sb->transit && sb->transit->kind != SNAPSHOT; }
 
 struct sandbox *transit_owner(const struct transit *t)
 {
@@ -67,6 +67,8 @@ void transit_end(struct transit *t, const struct err *e)
     prime_cancel(t->prime);
     if (sb)
         sb->transit = NULL;
+    if (t->on_end)
+        t->on_end(t, e ? &copy : NULL);
     list_init(&all);
     list_each(w, &t->waiters, link) {
         list_del(&w->link);
@@ -162,7 +164,7 @@ static void wake_look(void *arg)
     struct sandbox *sb = map_get(&w->core->sandboxes, w->id);
     struct resume_spec how = {0};
     struct err e;
-    if (sb && sb->transit && w->tries++ < 8) {
+    if (sb && sandbox_busy(sb) && w->tries++ < 8) {
         transit_wait(sb->transit, woke, w, true);
         return;
     }

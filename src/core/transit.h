@@ -1,4 +1,4 @@
-/* Inside of pause.c, resume.c and transit.c: what is under way with a sandbox.
+/* Inside of pause.c, resume.c, snapshot_take.c and transit.c: what is under way with a sandbox.
  *
  * A transition belongs to its sandbox and ends exactly once (transit_end): done,
  * failed, or aborted because the sandbox is killed or lost. Agent calls, vm
@@ -8,10 +8,11 @@
 #include "core/internal.h"
 #include "core/pause.h"
 
-enum transit_kind { PAUSE, RESUME };
+enum transit_kind { PAUSE, RESUME, SNAPSHOT /* it runs all the while: calls do not wait for it */ };
 
 struct vm_saving;
 struct prime;
+struct taking;
 
 struct transit {
     struct core *core;
@@ -23,6 +24,8 @@ struct transit {
     struct timer deadline;
     struct vm_saving *saving;
     struct prime *prime;
+    struct taking *taking; /* SNAPSHOT */
+    void (*on_end)(struct transit *t, const struct err *e /* NULL: well */); /* may be NULL */
     bool frozen, stopped;  /* PAUSE: how far it got */
     bool deepen;           /* PAUSE: it was in standby */
     bool committed;        /* RESUME: the row says it runs */

@@ -29,7 +29,7 @@ enum jail_kind {
 
 #define JAIL_TAP_FD    8  /* QEMU's number for the tap it gets from jail_go() */
 #define JAIL_PLACE_MAX 4
-#define JAIL_KEEP_MAX  24
+#define JAIL_KEEP_MAX  40
 
 struct jail {
     enum jail_kind kind;

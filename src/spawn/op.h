@@ -7,6 +7,7 @@
  * Layout under HUTCH_HOME that the spawner builds paths from (by ids only):
  *   templates/<tid>/rootfs.ext4      immutable image, lower layer of containers
  *   boxes/<bid>/upper.ext4           writable layer of a container
+ *   snapshots/<sid>/upper.ext4       a copy of one, written by the spawner and root's
  *   fs/<mib>.ext4                    formatted empty images, copied for new uppers
  *   volumes/<vid>.ext4               volumes; the directory is root's alone, so that what is mounted on the host was only
  *                                    ever written by the host's kernel (docs/decisions/014-volumes.md)
@@ -24,7 +25,7 @@
 #define SP_CPU_MAX    64u
 #define SP_DISK_MAX   (16u << 20) /* MiB */
 #define SP_LIST_MAX   64
-#define SP_LAYERS_MAX 8    /* disk layers between a variant's disk and the top */
+#define SP_LAYERS_MAX 20   /* disk layers between a variant's disk and the top */
 #define SP_VOLUME_MIN 16u /* MiB */
 #define SP_PLACE      256 /* where a volume goes inside a box */
 
@@ -56,6 +57,9 @@ enum sp_op {
     SP_VOLUME_PORT,    /* sp_id of a VM -> fd: its channel for volumes */
     SP_VOLUME_LEND,    /* sp_lend: mount an open volume inside a running container that has not been configured yet */
     SP_ISOLATE_START,  /* sp_isolate -> sp_info, fds: pidfd, channel to the warden (wire/isolate.h) */
+    SP_LAYER_SAVE,     /* sp_layer -> sp_saved (ns it stood still, bytes): the writable layer of a running container into snapshots/.<sid>.tmp, which
+                        * is there. In a process of its own. */
+    SP_LAYER_SEED,     /* sp_layer -> sp_saved: boxes/<bid> made, with the layer of snapshots/<sid>; SP_BOX_START then starts on it. Likewise. */
     SP_OP_MAX
 };
 
@@ -115,7 +119,8 @@ enum sp_tool_kind { SP_TOOL_BOOTSTRAP = 1 /* stdout: tar of the tree */, SP_TOOL
                     SP_TOOL_PRESET /* share/tools/presets.sh VARIANT: where the host's own package tools go */ };
 struct sp_tool { char id[SP_ID]; uint32_t kind; uint32_t pad; char variant[32]; /* recipe name, name_ok() */ };
 struct sp_save { char id[SP_ID]; uint32_t ram_mib; uint32_t skip_zero; /* pages of zeros are not saved: the RAM began empty */ };
-struct sp_saved { uint32_t pages, pad; uint64_t ns; };
+struct sp_saved { uint32_t pages, pad; uint64_t ns, bytes; };
+struct sp_layer { char id[SP_ID]; char snapshot[SP_ID]; };
 struct sp_net { uint32_t n, pad; };
 struct sp_hello { uint32_t version, cgroup; uint64_t uid_base; uint32_t features, pad; char note[160]; };
 
@@ -123,7 +128,7 @@ struct sp_req {
     uint32_t version, op;
     uint64_t seq; /* echoed; 0 is for events */
     union { struct sp_id id; struct sp_box box; struct sp_vm vm; struct sp_isolate isolate; struct sp_page page; struct sp_limits limits; struct sp_pack pack; struct sp_tool tool;
-            struct sp_volume volume; struct sp_keeper keeper; struct sp_lend lend; struct sp_save save; } u;
+            struct sp_volume volume; struct sp_keeper keeper; struct sp_lend lend; struct sp_save save; struct sp_layer layer; } u;
 };
 
 struct sp_exit { char id[SP_ID]; uint32_t kind; int32_t code; /* exit status or signal */ int32_t signaled; uint32_t oom_kills; };

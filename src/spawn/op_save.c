@@ -13,11 +13,10 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "jail/fds.h"
-#include "jail/ns.h"
 #include "jail/privs.h"
 #include "jail/sys.h"
 #include "spawn/pages.h"
-#include "spawn/server.h"
+#include "spawn/server_child.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -25,16 +24,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
-#include <sys/wait.h>
 
 #define SAVE_SECONDS  300
 #define MAPPINGS_MAX  64
 #define MAPS_MAX      (4u << 20)
 #define BATCH         256u /* pages per read and write */
-#define WAIT_PIDFD    3
 #define RAM_NAME      "/memfd:hutch-ram"
 #define CAP_PTRACE    19
 #define PM_PRESENT    (1ull << 63)
@@ -245,20 +241,18 @@ static int save(struct task *t, struct err *e)
 
 /* ---- the child and its answer ----------------------------------------------------------------------------------- */
 
-struct answer { int32_t rc, pad; struct err err; struct sp_saved saved; };
-struct saving { struct watch w; uint64_t gen, seq; int pidfd; };
-
 static int open_pagemap(struct task *t, struct err *e) /* its owner's file: takes more rights than reading it does */
 {
     t->pagemap = openat(t->proc, "pagemap", O_RDONLY | O_CLOEXEC);
     return t->pagemap < 0 ? err_sys(e, errno, "pages of the emulator") : 0;
 }
 
-static void child(struct task *t, int sock) __attribute__((noreturn));
-static void child(struct task *t, int sock)
+static void child(void *arg, int sock) __attribute__((noreturn));
+static void child(void *arg, int sock)
 {
+    struct task *t = arg;
     struct fd_keep k = {0};
-    struct answer a = {0};
+    struct child_answer a = {0};
     int64_t begun = clock_mono();
     int mine[] = {0, 1, 2, t->pidfd, t->proc, t->out, t->index, t->also, sock};
     for (unsigned i = 0; i < sizeof mine / sizeof *mine; i++)
@@ -268,32 +262,7 @@ static void child(struct task *t, int sock)
     a.rc = privs_death_signal(&a.err) || fds_close_others(&k, &a.err) || open_pagemap(t, &a.err) || privs_caps(CAP_BIT(CAP_PTRACE), &a.err) ||
            privs_no_new(&a.err) || save(t, &a.err) ? -1 : 0;
     a.saved = (struct sp_saved){.pages = t->count, .ns = (uint64_t)(clock_mono() - begun)};
-    _exit(fd_write_all(sock, &a, sizeof a) ? 0 : 1);
-}
-
-static void on_answer(struct server *s, struct watch *w)
-{
-    struct saving *sv = w->arg;
-    struct answer a;
-    siginfo_t si;
-    ssize_t n = fd_read_all(w->fd, &a, sizeof a); /* one write of the child's, or its end */
-    int sock = w->fd;
-    server_unwatch(s, w);
-    (void)close(sock);
-    while (waitid((idtype_t)WAIT_PIDFD, (id_t)sv->pidfd, &si, WEXITED) < 0 && errno == EINTR)
-        ;
-    (void)close(sv->pidfd);
-    if (n != (ssize_t)sizeof a) {
-        a.rc = -1;
-        (void)err_set(&a.err, E_INTERNAL, "saving memory ended without an answer");
-    }
-    if (a.rc) {
-        server_fail(s, sv->gen, sv->seq, &a.err);
-    } else {
-        struct sp_rep rep = {.u.saved = a.saved};
-        server_reply(s, sv->gen, sv->seq, &rep, NULL, 0);
-    }
-    free(sv); /* no other event of this turn can name it: its descriptor was its own */
+    child_end(sock, &a);
 }
 
 static int check_file(int fd, bool empty, const char *what, struct err *e)
@@ -325,21 +294,9 @@ int op_save(struct server *s, struct request *r, struct err *e)
     char path[32];
     (void)snprintf(path, sizeof path, "/proc/%d", (int)b->pid);
     auto_fd proc = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int sv[2];
-    if (proc < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv) < 0)
+    if (proc < 0)
         return err_sys(e, errno, "saving memory");
-    auto_fd mine = sv[0], theirs = sv[1];
     struct task t = {.pid = b->pid, .pidfd = b->pidfd,  .proc = proc, .pagemap = -1, .out = r->fds[0], .index = r->fds[1], .also = r->nfds == 3 ? r->fds[2] : -1,
                      .ram_pages = q->ram_mib * (1048576u / PAGE_BYTES), .skip_zero = q->skip_zero};
-    int pidfd = -1;
-    pid_t pid = ns_clone(0, -1, &pidfd, e);
-    if (pid < 0)
-        return -1;
-    if (!pid)
-        child(&t, theirs);
-    struct saving *w = xcalloc(1, sizeof *w);
-    *w = (struct saving){.gen = r->gen, .seq = r->q->seq, .pidfd = pidfd};
-    if (server_watch(s, &w->w, take_fd(&mine), on_answer, w) < 0)
-        abort(); /* as for a box: deaf is worse than dead */
-    return 0;
+    return child_run(s, r, &(struct child_work){.body = child, .arg = &t}, e); /* t is copied with us */
 }

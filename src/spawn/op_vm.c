@@ -17,8 +17,8 @@
 #include <sys/stat.h>
 
 #define QEMU      "/usr/bin/qemu-system-x86_64"
-#define ARGS_MAX  160
-#define TEXT_MAX  12288
+#define ARGS_MAX  256
+#define TEXT_MAX  16384
 #define VM_PIDS   128u /* threads of one QEMU: vCPUs, disk workers */
 
 struct args { char *v[ARGS_MAX]; int n; char text[TEXT_MAX]; size_t used; bool full; };
@@ -128,12 +128,14 @@ static const char *disk_node(struct args *a, const char *node, int set, int fd, 
 
 static void disk_args(struct args *a, const int fd[SPF_MAX])
 {
-    static const char *const layer[SP_LAYERS_MAX] = {"l0", "l1", "l2", "l3", "l4", "l5", "l6", "l7"};
+    static char layer[SP_LAYERS_MAX][8];
     const char *at = disk_node(a, "base", 3, fd[SPF_DISK_BASE], "raw", NULL, false);
     if (fd[SPF_DISK_MID] >= 0)
         at = disk_node(a, "mid", 2, fd[SPF_DISK_MID], "qcow2", at, false);
-    for (int i = 0; i < SP_LAYERS_MAX && fd[SPF_LAYER + i] >= 0; i++)
+    for (int i = 0; i < SP_LAYERS_MAX && fd[SPF_LAYER + i] >= 0; i++) {
+        (void)snprintf(layer[i], sizeof layer[i], "l%d", i);
         at = disk_node(a, layer[i], 10 + i, fd[SPF_LAYER + i], "qcow2", at, false);
+    }
     (void)disk_node(a, "top", 1, fd[SPF_DISK_TOP], "qcow2", at, true);
 }
 

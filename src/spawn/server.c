@@ -158,6 +158,10 @@ static void dispatch(struct server *s, struct request *r)
     case SP_VM_SAVE:
         rc = op_save(s, r, &e);
         break;
+    case SP_LAYER_SAVE:
+    case SP_LAYER_SEED:
+        rc = op_layer(s, r, &e);
+        break;
     case SP_NET:
         rc = op_net(s, r, &e);
         break;

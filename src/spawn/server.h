@@ -4,7 +4,7 @@
  *
  * Files: server.c (loop, connection, queue), server_box.c (life and death of a
  * box), server_disk.c (template mounts, writable layers), server_worker.c (a
- * process for disk work), server_task.c (processes for long work),
+ * process for disk work), server_task.c (processes for long work), server_child.c (processes for one answer),
  * server_volume.c (images of volumes), server_host.c (what is made once at start), op_*.c (one family of requests each). */
 #pragma once
 #include "base/err.h"
@@ -168,7 +168,6 @@ void disk_fini(struct server *s);
 int disk_mkfs(int image, uint32_t mib, uint32_t inodes, const char *from_dir, struct err *e) __attribute__((warn_unused_result));
 int disk_mkfs_for(int image, uint32_t mib, uint32_t inodes, unsigned owner, struct err *e) __attribute__((warn_unused_result)); /* its top directory is that id's */
 int run_program(const char *const *argv, struct err *e) __attribute__((warn_unused_result)); /* blocks; 0 on exit status 0 */
-int disk_sparse_copy(int from, int to, struct err *e) __attribute__((warn_unused_result));
 
 /* server_volume.c */
 int volume_open(struct server *s, const char *id, struct err *e) __attribute__((warn_unused_result)); /* -> detached mount, borrowed */
@@ -198,6 +197,7 @@ int op_isolate_start(struct server *s, struct request *r, struct err *e);
 int op_pack(struct server *s, struct request *r, struct err *e);
 int op_tool(struct server *s, struct request *r, struct err *e);
 int op_save(struct server *s, struct request *r, struct err *e);
+int op_layer(struct server *s, struct request *r, struct err *e);
 int op_net(struct server *s, struct request *r, struct err *e);
 int op_egress(struct server *s, struct request *r, struct err *e);
 int op_volume(struct server *s, struct request *r, struct err *e);

@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/copy.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "jail/mount.h"
@@ -83,28 +84,6 @@ static int mkfs(int image, uint32_t mib, uint32_t inodes, const char *from_dir, 
 
 int disk_mkfs(int image, uint32_t mib, uint32_t inodes, const char *from_dir, struct err *e) { return mkfs(image, mib, inodes, from_dir, 0, e); }
 int disk_mkfs_for(int image, uint32_t mib, uint32_t inodes, unsigned owner, struct err *e) { return mkfs(image, mib, inodes, NULL, owner, e); }
-
-int disk_sparse_copy(int from, int to, struct err *e)
-{
-    struct stat st;
-    if (fstat(from, &st) < 0 || ftruncate(to, st.st_size) < 0)
-        return err_sys(e, errno, "sparse copy");
-    for (off_t at = 0; at < st.st_size;) {
-        off_t data = lseek(from, at, SEEK_DATA);
-        if (data < 0 && errno == ENXIO)
-            break; /* only a hole is left */
-        off_t hole = data < 0 ? -1 : lseek(from, data, SEEK_HOLE), out = data;
-        if (hole < 0)
-            return err_sys(e, errno, "sparse copy");
-        for (loff_t in = data; in < hole;) {
-            ssize_t n = copy_file_range(from, &in, to, &out, (size_t)(hole - in), 0);
-            if (n <= 0)
-                return err_sys(e, n ? errno : EIO, "sparse copy");
-        }
-        at = hole;
-    }
-    return 0;
-}
 
 /* ---- templates ------------------------------------------------------------------------------------------------ */
 
@@ -187,7 +166,7 @@ static int upper_make(struct server *s, int dir, const char *name, uint32_t mib,
     auto_fd to = openat(dir, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (to < 0)
         return err_sys(e, errno, "disk");
-    if (disk_sparse_copy(from, to, e)) {
+    if (copy_sparse(from, to, e)) {
         (void)unlinkat(dir, name, 0);
         return -1;
     }

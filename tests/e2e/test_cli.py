@@ -252,3 +252,27 @@ def eval_shows_what_comes(t):
     p = hutch(t, "eval", "-t", "base", "6 * 7")
     equal((p.returncode, p.stdout), (0, b"42\n"))
     equal(len(t.c.sandboxes()), before, "a fresh sandbox does not stay")
+
+
+@tiers("vm", "container")
+@timeout(120)
+def snapshots_and_forks(t):
+    box = t.box(name="origin")
+    box.put("f", b"1")
+    first = ok(t, "snapshot", "origin", "--name", "first").strip()
+    second = ok(t, "snapshot", "origin", "--files-only", "--expires", "1h").strip()
+    t.cleanup_later(t.c.delete, "/v1/snapshots/" + second)
+    rows = ok(t, "snapshots").splitlines()
+    equal([r.split()[0] for r in rows[1:]], [first, second])
+    contains(rows[2], "└", "the second came of the first")
+    equal([s["id"] for s in json.loads(ok(t, "snapshots", "--json", "--of", "origin"))], [second, first])
+    kid = ok(t, "create", "--snapshot", "first", "--timeout", "120").strip()
+    t.boxes.append(t.c.box(kid))
+    equal(ok(t, "exec", kid, "--", "cat", "f"), "1")
+    ids = ok(t, "fork", "origin", "-n", "2", "--timeout", "60").split()
+    t.boxes += [t.c.box(i) for i in ids]
+    equal([ok(t, "exec", i, "--", "cat", "f") for i in ids], ["1", "1"])
+    ok(t, "snapshots", "rm", "first")
+    equal(hutch(t, "snapshots", "rm", "first").returncode, 66)
+    equal(hutch(t, "snapshots", "ls").returncode, 64)
+    equal(hutch(t, "create", "--snapshot", "first").returncode, 66)

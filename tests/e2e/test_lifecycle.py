@@ -248,13 +248,6 @@ def bad_members_are_refused(t):
 
 
 @plain
-def later_verbs_say_so(t):
-    box = t.create(isolation="container")
-    for verb in ("fork", "snapshots"):
-        refuses("unsupported", t.c.post, f"{box.p}/{verb}", {})
-
-
-@plain
 @own_daemon(HUTCH_MIN_ISOLATION="vm")
 def floor_is_kept(t):
     refuses("denied invalid unsupported", t.create, isolation="container")

@@ -512,6 +512,12 @@ class Box:
     def recover(self, deadline=120, **members):
         return self.c.call("POST", self.p + "/recover", json_body=members, deadline=deadline).json()
 
+    def snapshot(self, deadline=60, **members):
+        return self.c.call("POST", self.p + "/snapshots", json_body=members, deadline=deadline).json()
+
+    def fork(self, deadline=120, **members):
+        return self.c.call("POST", self.p + "/fork", json_body=members, deadline=deadline).json()
+
     def wait_state(self, *states, seconds=20.0):
         def there():
             o = self.info()

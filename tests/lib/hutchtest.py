@@ -288,6 +288,19 @@ class Context:
         """A running sandbox of this test's tier."""
         return self.create(**{"isolation": self.tier, **members})
 
+    def snapshot(self, box, **members):
+        """A snapshot that is deleted after the test."""
+        s = box.snapshot(**members)
+        self.cleanup_later(self.c.delete, "/v1/snapshots/" + s["id"])
+        return s
+
+    def fork(self, box, **members):
+        """(the reply, its sandboxes); they are removed after the test."""
+        reply = box.fork(**members)
+        kids = [Box(self.c, f["sandbox"]) for f in reply["forks"] if "sandbox" in f]
+        self.boxes += kids
+        return reply, kids
+
     def cleanup_later(self, fn, *args):
         self.undo.append((fn, args))
 

@@ -13,7 +13,7 @@ extern const struct api_route native_routes[];
 extern const size_t native_nroutes;
 
 /* sandboxes.c */
-http_handler sandboxes_create, sandboxes_list, sandboxes_get, sandboxes_patch, sandboxes_delete, sandboxes_timeout, sandboxes_keepalive, sandboxes_pause, sandboxes_resume, sandboxes_recover, sandboxes_later;
+http_handler sandboxes_create, sandboxes_list, sandboxes_get, sandboxes_patch, sandboxes_delete, sandboxes_timeout, sandboxes_keepalive, sandboxes_pause, sandboxes_resume, sandboxes_recover;
 void put_sandbox(struct jw *w, const struct sandbox *sb);
 void put_time(struct jw *w, const char *key, int64_t wall_ns); /* 0: null */
 /* exec.c, exec_stream.c */
@@ -43,6 +43,8 @@ struct agent *files_agent(struct api *a, struct http_stream *s); /* NULL: the an
 http_handler volumes_create, volumes_list, volumes_get, volumes_delete;
 http_handler vfiles_get, vfiles_put, vfiles_delete, vfiles_stat, vfiles_move, vfiles_attr, vfiles_symlink, vdirs_list, vdirs_make;
 void put_attachments(struct jw *w, const struct sandbox *sb);
+/* snapshots.c */
+http_handler sandboxes_fork, snapshots_take, snapshots_list, snapshots_get, snapshots_delete;
 /* templates.c, builds.c */
 http_handler templates_list, templates_get, templates_delete;
 http_handler templates_builtin, templates_build, templates_import;

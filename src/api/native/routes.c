@@ -23,8 +23,9 @@ const struct api_route native_routes[] = {
     {"POST",   SB "/resume", sandboxes_resume, 0, "resumeSandbox", "Let a paused sandbox go on; memory=false boots it from its files", NULL, "SandboxResume", "200 Sandbox"},
     {"POST",   SB "/recover", sandboxes_recover, 0, "recoverSandbox", "Bring a failed sandbox, or a paused one whose memory is bad, back from its disk; says what was lost (memory, processes, writes, volumes)",
                NULL, "SandboxRecover", "200 Recovered"},
-    {"POST",   SB "/fork", sandboxes_later, 0, "forkSandbox", "Not supported yet", NULL, NULL, "204"},
-    {"POST",   SB "/snapshots", sandboxes_later, 0, "snapshotSandbox", "Not supported yet", NULL, NULL, "204"},
+    {"POST",   SB "/fork", sandboxes_fork, 0, "forkSandbox", "Copies of it: a VM's with its memory and processes, a container's with its files. One entry for each, a sandbox or an error",
+               NULL, "SandboxFork", "201 ForkList"},
+    {"POST",   SB "/snapshots", snapshots_take, 0, "takeSnapshot", "Keep its state as it is now; it goes on. memory=false keeps files only", NULL, "SnapshotCreate", "201 Snapshot"},
 
     {"POST",   SB "/exec", exec_post, ROUTE_WAKE, "exec", "Run a command: wait for it, stream it as JSON lines (stream), or leave it running (background)",
                NULL, "Exec", "200 ExecResult | lines ExecEvent; 201 ExecStarted"},
@@ -73,6 +74,10 @@ const struct api_route native_routes[] = {
                "force:b", "form", "200 lines BuildEvent"},
     {"POST",   "/v1/templates/{name}/import", templates_import, 0, "importTemplate", "Build from an OCI layout or docker-archive tar",
                NULL, "bytes", "200 lines BuildEvent"},
+
+    {"GET",    "/v1/snapshots", snapshots_list, 0, "listSnapshots", "Snapshots, newest first", "sandbox:s name:s limit:i cursor:s", NULL, "200 SnapshotList"},
+    {"GET",    "/v1/snapshots/{snapshot}", snapshots_get, 0, "getSnapshot", "One snapshot, by name or id", NULL, NULL, "200 Snapshot"},
+    {"DELETE", "/v1/snapshots/{snapshot}", snapshots_delete, 0, "deleteSnapshot", "Delete a snapshot; sandboxes made of it go on", NULL, NULL, "204"},
 
     {"POST",   "/v1/volumes", volumes_create, 0, "createVolume", "Make a volume", NULL, "VolumeCreate", "201 Volume"},
     {"GET",    "/v1/volumes", volumes_list, 0, "listVolumes", "Volumes, oldest first", NULL, NULL, "200 VolumeList"},

@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "api/schema.h"
 #include "base/clock.h"
+#include "core/snapshot.h"
 #include "core/volume.h"
 #include "core/network.h"
 #include "crypto/digest.h"
@@ -73,6 +74,7 @@ void put_sandbox(struct jw *w, const struct sandbox *sb)
     jw_key(w, "network");
     network_put(w, sb);
     put_attachments(w, sb);
+    jw_kv_str(w, "snapshot", sandbox_base(sb));
     jw_kv_str(w, "box", *sb->box_id ? sb->box_id : NULL);
     jw_kv_u64(w, "generation", sb->generation);
     jw_kv_str(w, "kernel", sb->kernel);
@@ -198,6 +200,25 @@ static int read_volumes(struct json *j, struct volume_mount *at, struct sandbox_
     return 0;
 }
 
+static int read_snapshot(struct api *a, struct json *j, struct sandbox_spec *sp, struct err *e)
+{
+    const char *name;
+    bool memory;
+    if (body_name(j, "snapshot", &name, false, e) || json_bool(j, "memory", true, &memory, e))
+        return -1;
+    if (!name)
+        return json_has(j, "memory") ? err_set(e, E_INVALID, "memory: goes with a snapshot") : 0;
+    if (json_has(j, "template"))
+        return err_set(e, E_INVALID, "template: comes with the snapshot; leave it out");
+    sp->from = snapshot_find(api_core(a), name, e);
+    if (!sp->from)
+        return -1;
+    if (memory && json_has(j, "memory") && !sp->from->memory)
+        return err_set(e, E_INVALID, "memory: the snapshot holds none");
+    sp->boot = !memory;
+    return 0;
+}
+
 static int read_spec(struct api *a, struct json *j, struct sandbox_spec *sp, struct network_spec *net, struct err *e)
 {
     double cpu;
@@ -242,8 +263,8 @@ static void on_create_body(struct http_stream *s, void *arg, const char *p, size
     struct sandbox_spec sp = {.network = &net};
     struct volume_mount volumes[VOLUMES_PER_SANDBOX] = {0};
     auto_json j = body_parse(p, n, "SandboxCreate", &e);
-    if (!j || read_spec(a, j, &sp, &net, &e) || read_volumes(j, volumes, &sp, &e)) {
-        problem_about(s, &e, ABOUT_REQUEST);
+    if (!j || read_spec(a, j, &sp, &net, &e) || read_volumes(j, volumes, &sp, &e) || read_snapshot(a, j, &sp, &e)) {
+        problem_about(s, &e, e.code == E_NOT_FOUND ? ABOUT_SNAPSHOT : ABOUT_REQUEST);
     } else {
         struct req *r = req_new(a, s, sizeof *r, NULL);
         req_watch(r);
@@ -421,14 +442,4 @@ void sandboxes_delete(struct http_stream *s, void *a)
         (void)req_back(r); /* it will not come */
         req_fail(r, &e, ABOUT_SANDBOX);
     }
-}
-
-void sandboxes_later(struct http_stream *s, void *a)
-{
-    struct err e;
-    if (!api_sandbox(a, s))
-        return;
-    struct str what = http_segment(s, http_nsegments(s) - 1);
-    err_set(&e, E_UNSUPPORTED, "%.*s does not exist yet", (int)what.n, what.p);
-    problem_reply(s, &e, "it is planned; until then keep state in files and create a new sandbox");
 }

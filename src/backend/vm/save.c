@@ -22,8 +22,8 @@ struct vm_saving {
     int home, also;              /* also: pages of the image it was started from */
     bool freed, memory, known;
     int pending;                 /* parts of the step under way */
-    int rc;
-    struct err err;
+    int rc, copy_rc;
+    struct err err, copy_err;
     vm_saving_cb *cb;
     void *arg;
 };
@@ -96,7 +96,13 @@ static void open_work(void *arg)
         s->rc = err_set(&s->err, E_CONFLICT, "nothing is known of its machine, so it cannot be saved");
         return;
     }
+    if (*s->snapshot && s->machine.layers.n >= SP_LAYERS_MAX) {
+        s->rc = err_set(&s->err, E_QUOTA, "it stands on %d snapshots, one upon the other; a copy of a copy cannot be deeper", s->machine.layers.n);
+        return;
+    }
     s->rc = savedtmp_open(&s->tmp, s->home, s->box, *s->snapshot ? s->snapshot : NULL, s->memory, &s->err);
+    if (!s->rc && *s->snapshot)
+        s->rc = savedtmp_open_disk(&s->tmp, s->home, s->box, s->machine.top, &s->err);
     if (s->rc || !s->memory || !*s->machine.image)
         return;
     auto_fd dir = saved_dir_open(s->home, NULL, s->machine.image, &s->err);
@@ -169,10 +175,25 @@ void saving_vm_freed(struct vm_saving *s)
     fail_later(s, &e);
 }
 
+static void copy_work(void *arg)
+{
+    struct vm_saving *s = arg;
+    s->copy_rc = savedtmp_copy_disk(&s->tmp, &s->copy_err);
+}
+static void copy_done(void *arg)
+{
+    struct vm_saving *s = arg;
+    part_done(s, s->copy_rc ? &s->copy_err : NULL);
+}
+
 void vm_saving_take(struct vm_saving *s, vm_saving_cb *cb, void *arg)
 {
     struct err e;
-    begin(s, 2, cb, arg);
+    begin(s, (*s->snapshot ? 1 : 0) + (s->memory ? 2 : 0), cb, arg);
+    if (*s->snapshot)
+        job_run(s->host->conf.jobs, copy_work, copy_done, s);
+    if (!s->memory)
+        return;
     /* the access mode must be the one QEMU asks its fdset for */
     auto_fd out = fd_reopen(s->tmp.dev_fd, O_WRONLY);
     if (out < 0) {
@@ -216,6 +237,16 @@ int vm_saved_read(struct vm_host *h, const char *box_id, struct vm_saved *ret, s
     *ret = f.facts;
     savedfile_close(&f);
     return rc;
+}
+
+int vm_snapshot_read(struct vm_host *h, const char *snapshot_id, struct vm_saved *ret, struct err *e)
+{
+    struct savedfile f = {.state_fd = -1, .index_fd = -1};
+    auto_fd dir = saved_dir_open(h->conf.home_fd, NULL, snapshot_id, e);
+    if (dir < 0 || savedfile_machine(&f, dir, e))
+        return -1;
+    *ret = f.facts;
+    return 0;
 }
 
 struct dropping { int home; char box[SP_ID]; };

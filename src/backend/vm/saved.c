@@ -6,10 +6,12 @@
  *   manifest.json  what it is, what it needs; without it a directory is nothing
  *
  * It is written under another name and renamed when all of it is on the disk. */
+#include "backend/vm/qcow2.h"
 #include "backend/vm/vm_int.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/copy.h"
 #include "base/crc.h"
 #include "base/enc.h"
 #include "base/fd.h"
@@ -30,7 +32,10 @@
 
 static const char *const saved_files[] = {"state", "pages.idx", "manifest.json", "disk.qcow2"};
 
-void savedtmp_init(struct savedtmp *t) { *t = (struct savedtmp){.parent = -1, .dir = -1, .state_fd = -1, .index_fd = -1, .dev_fd = -1}; }
+void savedtmp_init(struct savedtmp *t)
+{
+    *t = (struct savedtmp){.parent = -1, .dir = -1, .state_fd = -1, .index_fd = -1, .dev_fd = -1, .from_fd = -1, .disk_fd = -1};
+}
 
 static void remove_saved_dir(int parent, const char *name)
 {
@@ -49,6 +54,8 @@ void savedtmp_drop(struct savedtmp *t)
     cleanup_fd(&t->state_fd);
     cleanup_fd(&t->index_fd);
     cleanup_fd(&t->dev_fd);
+    cleanup_fd(&t->from_fd);
+    cleanup_fd(&t->disk_fd);
     savedtmp_init(t);
 }
 
@@ -108,6 +115,22 @@ int savedtmp_open(struct savedtmp *t, int home, const char *box_id, const char *
     return 0;
 }
 
+int savedtmp_open_disk(struct savedtmp *t, int home, const char *box_id, uint32_t top, struct err *e)
+{
+    char path[48 + SP_ID], name[24];
+    machine_top_name(top, name);
+    (void)snprintf(path, sizeof path, "boxes/%s/%s", box_id, name);
+    t->from_fd = openat(home, path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    t->disk_fd = openat(t->dir, "disk.qcow2", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    return t->from_fd < 0 || t->disk_fd < 0 ? err_sys(e, errno, "disk of a snapshot") : 0;
+}
+
+int savedtmp_copy_disk(struct savedtmp *t, struct err *e)
+{
+    uint64_t size;
+    return copy_sparse(t->from_fd, t->disk_fd, e) || qcow2_check_overlay(t->disk_fd, &size, e) ? -1 : 0;
+}
+
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 static const char *accel_name(uint32_t accel) { return accel == SP_ACCEL_KVM ? "kvm" : "tcg"; }
@@ -161,6 +184,7 @@ static void put_manifest(struct buf *out, const struct vm_machine *m, const stru
     jw_kv_bool(&w, "memory", s->memory);
     jw_kv_str(&w, "created", at);
     jw_kv_i64(&w, "created_ns", s->at_wall_ns);
+    jw_kv_u64(&w, "disk_bytes", s->disk_bytes);
     jw_kv_obj(&w, "machine");
     machine_put(&w, m);
     jw_end(&w);
@@ -189,6 +213,10 @@ int savedtmp_publish(struct savedtmp *t, const struct vm_machine *m, const struc
     facts->at_wall_ns = clock_wall();
     if (t->memory && (append_devices(t, &f, e) || count_pages(t, m, &f, facts, e)))
         return -1;
+    struct stat disk;
+    if (t->disk_fd >= 0 && (fdatasync(t->disk_fd) || fstat(t->disk_fd, &disk)))
+        return err_sys(e, errno, "disk of a snapshot");
+    facts->disk_bytes = t->disk_fd >= 0 ? (uint64_t)disk.st_blocks * 512 : 0;
     auto_buf text = {0};
     put_manifest(&text, m, id, facts, &f);
     auto_fd man = openat(t->dir, "manifest.json", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -255,19 +283,37 @@ static int check_devices(int fd, int64_t at, int64_t n, struct str want, struct 
     return str_eqz(want, hex) ? 0 : damaged(e);
 }
 
-int savedfile_open(struct savedfile *f, int dir, const struct vm_identity *id, struct err *e)
+static struct json *read_manifest(struct savedfile *f, int dir, struct err *e)
 {
     size_t n;
     auto_free char *text = fd_slurp_at(dir, "manifest.json", MANIFEST_MAX, &n);
     auto_json j = text ? json_parse_obj(text, n, NULL) : NULL;
-    int64_t format = 0, generation = 0, pages = 0, bytes = 0, pages_bytes = 0, devices = 0;
-    struct str sha = {0};
+    int64_t format = 0, generation = 0, disk = 0;
     struct err why;
     if (!j || json_i64(j, "format", 0, 1000, 0, &format, NULL) || format != SAVED_FORMAT || json_i64(j, "generation", 0, INT64_MAX, 0, &generation, NULL) ||
         json_bool(j, "memory", false, &f->facts.memory, NULL) || json_i64(j, "created_ns", 0, INT64_MAX, 0, &f->facts.at_wall_ns, NULL) ||
-        machine_get(json_get(j, "machine"), &f->machine, &why))
-        return damaged(e);
+        json_i64(j, "disk_bytes", 0, INT64_MAX, 0, &disk, NULL) || machine_get(json_get(j, "machine"), &f->machine, &why)) {
+        (void)damaged(e);
+        return NULL;
+    }
     f->facts.generation = (uint64_t)generation;
+    f->facts.disk_bytes = (uint64_t)disk;
+    return take_ptr(&j);
+}
+
+int savedfile_machine(struct savedfile *f, int dir, struct err *e)
+{
+    auto_json j = read_manifest(f, dir, e);
+    return j ? 0 : -1;
+}
+
+int savedfile_open(struct savedfile *f, int dir, const struct vm_identity *id, struct err *e)
+{
+    auto_json j = read_manifest(f, dir, e);
+    int64_t pages = 0, bytes = 0, pages_bytes = 0, devices = 0;
+    struct str sha = {0};
+    if (!j)
+        return -1;
     if (!f->facts.memory)
         return 0;
     if (check_emulator(json_get(j, "emulator"), id, e))

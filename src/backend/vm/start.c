@@ -1,5 +1,6 @@
 /* Slots and boots: the box's files, the descriptors, then the launch.
  *   vm_start   a new box on a variant: a fresh overlay
+ *   vm_start_from  a new box on a snapshot: a fresh overlay over the snapshot's disk, then as one of the two below
  *   vm_resume  a saved box: its own disk, the variant's memory, the saved pages over it
  *   vm_boot    a box's disk under a new kernel */
 #include "backend/vm/qcow2.h"
@@ -19,6 +20,8 @@ struct start {
     struct vm_host *host;
     struct vm_variant *variant;
     enum how how;
+    char from[SP_ID];   /* the snapshot it is made of; "": none */
+    bool fresh;         /* the box is new: a failure takes its files away */
     struct sp_vm req;
     struct vm_machine machine;
     struct vm_identity ident;
@@ -39,6 +42,7 @@ static struct start *start_new(struct vm_host *h, enum how how, const char *box_
     struct start *s = xcalloc(1, sizeof *s);
     s->host = host_ref(h);
     s->how = how;
+    s->fresh = how == NEW;
     s->ident = h->ident;
     s->ram = s->state = s->top = s->mid = s->base = s->check_fd = s->saved.state_fd = s->saved.index_fd = -1;
     for (int i = 0; i < SP_LAYERS_MAX; i++)
@@ -80,9 +84,9 @@ static void forget_files(struct start *s)
 
 static void start_failed(struct start *s)
 {
-    if (s->how == NEW && s->host->closed)
+    if (s->fresh && s->host->closed)
         forget_files(s);
-    else if (s->how == NEW)
+    else if (s->fresh)
         vm_remove_box(s->host, s->req.id);
     if (!s->host->closed)
         s->cb(s->arg, NULL, &s->err);
@@ -122,10 +126,13 @@ static int open_layers(struct start *s)
 {
     for (int i = 0; i < s->machine.layers.n; i++) {
         char path[32 + SP_ID];
+        uint64_t size;
         (void)snprintf(path, sizeof path, "snapshots/%s/disk.qcow2", s->machine.layers.id[i]);
         s->layer[i] = openat(s->home, path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
         if (s->layer[i] < 0)
             return err_set(&s->err, E_CONFLICT, "a snapshot that its disk stands on is not there");
+        if (qcow2_check_overlay(s->layer[i], &size, &s->err))
+            return -1;
     }
     return 0;
 }
@@ -160,7 +167,7 @@ static void files_work(void *arg)
     } else {
         s->machine.booted |= s->how == BOOT;
         s->machine.image[0] = '\0'; /* saved pages are relative to the variant */
-        s->rc = open_top(s) || open_layers(s) || machine_write(s->home, s->req.id, &s->machine, true, &s->err);
+        s->rc = (s->fresh ? make_overlay(s) : open_top(s)) || open_layers(s) || machine_write(s->home, s->req.id, &s->machine, !s->fresh, &s->err);
     }
     if (!s->rc)
         s->rc = open_variant(s);
@@ -176,7 +183,8 @@ static void resume_over(struct start *s)
     if (s->rc) {
         if (s->vm) {
             vm_free(s->vm);
-            vm_release_box(s->host, s->req.id);
+            if (!s->fresh)
+                vm_release_box(s->host, s->req.id);
         }
         start_failed(s);
         return;
@@ -226,7 +234,7 @@ static void launch(struct start *s)
         }
     s->req.ram_mib = s->machine.spec.ram_mib;
     s->req.vcpus = s->machine.spec.vcpus;
-    struct vm_launch l = {.req = &s->req, .fds = fds, .nfds = n, .variant = s->variant, .machine = &s->machine, .keep_files = s->how != NEW};
+    struct vm_launch l = {.req = &s->req, .fds = fds, .nfds = n, .variant = s->variant, .machine = &s->machine, .keep_files = !s->fresh};
     if (s->how != RESUME) {
         l.state_fd = take_fd(&s->state);
         vm_launch(s->host, l, s->cb, s->arg);
@@ -277,9 +285,30 @@ static void on_variant(void *arg, struct vm_variant *v, const struct err *e)
     job_run(s->host->conf.jobs, files_work, files_done, s);
 }
 
+static void look_at_snapshot(struct start *s)
+{
+    auto_fd dir = saved_dir_open(s->home, NULL, s->from, &s->err);
+    struct vm_layers *l = &s->machine.layers;
+    s->rc = dir < 0 ? -1 : s->how == BOOT ? savedfile_machine(&s->saved, dir, &s->err) : savedfile_open(&s->saved, dir, &s->ident, &s->err);
+    if (s->rc)
+        return;
+    s->machine = s->saved.machine;
+    s->machine.top = 0;
+    if (s->how == RESUME && !s->saved.facts.memory)
+        s->rc = err_set(&s->err, E_NOT_FOUND, "the snapshot holds no memory");
+    else if (l->n == SP_LAYERS_MAX)
+        s->rc = err_set(&s->err, E_QUOTA, "too many snapshots lie one upon the other");
+    else
+        memcpy(l->id[l->n++], s->from, SP_ID);
+}
+
 static void look_work(void *arg)
 {
     struct start *s = arg;
+    if (*s->from) {
+        look_at_snapshot(s);
+        return;
+    }
     s->rc = vm_machine_read(s->home, s->req.id, &s->machine, &s->err);
     if (s->rc || s->how == BOOT)
         return;
@@ -307,5 +336,13 @@ void vm_resume(struct vm_host *h, const char *box_id, const struct vm_limits *li
 void vm_boot(struct vm_host *h, const char *box_id, const struct vm_limits *lim, vm_cb *cb, void *arg)
 {
     struct start *s = start_new(h, BOOT, box_id, lim, cb, arg);
+    job_run(h->conf.jobs, look_work, look_done, s);
+}
+
+void vm_start_from(struct vm_host *h, const char *snapshot_id, bool boot, const char *box_id, const struct vm_limits *lim, vm_cb *cb, void *arg)
+{
+    struct start *s = start_new(h, boot ? BOOT : RESUME, box_id, lim, cb, arg);
+    s->fresh = true;
+    (void)snprintf(s->from, sizeof s->from, "%s", snapshot_id);
     job_run(h->conf.jobs, look_work, look_done, s);
 }

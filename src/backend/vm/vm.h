@@ -155,9 +155,10 @@ void vm_quit(struct vm *vm, vm_cb *cb, void *arg); /* orderly: disks flushed and
  * before and after is not done while the guest stands still: new (files are made), take (the vm must be stopped), publish
  * (manifest, sync, rename: it is there whole, or not at all). The vm is only used in `take`. */
 struct vm_saving;
-struct vm_saved { uint64_t generation; bool memory; uint32_t pages; uint64_t bytes; /* on disk, without the disk layer */ int64_t at_wall_ns; };
+struct vm_saved { uint64_t generation; bool memory; uint32_t pages; uint64_t bytes; /* on disk, without the disk layer */ uint64_t disk_bytes; /* of a snapshot */ int64_t at_wall_ns; };
 typedef void vm_saving_cb(void *arg, struct vm_saving *s, const struct err *e);
-/* memory: false keeps the files only; take is then left out, and a resume boots. snapshot_id: NULL = for its own box. */
+/* memory: false keeps the files only, and a resume boots; for its own box (snapshot_id NULL) take is then left out. A snapshot
+ * holds a copy of the machine's own disk layer, taken in `take` too. E_QUOTA: too many snapshots lie one upon the other. */
 struct vm_saving *vm_saving_new(struct vm *vm, const char *snapshot_id, bool memory, vm_saving_cb *cb, void *arg);
 void vm_saving_take(struct vm_saving *s, vm_saving_cb *cb, void *arg);
 void vm_saving_publish(struct vm_saving *s, uint64_t generation, vm_saving_cb *cb, void *arg);
@@ -173,6 +174,12 @@ void vm_saved_drop(struct vm_host *h, const char *box_id); /* its machine runs a
 void vm_resume(struct vm_host *h, const char *box_id, const struct vm_limits *lim, vm_cb *cb, void *arg);
 /* The machine of boxes/<bid> booted from its disk: a new kernel, the files as they were. Done when the vCPUs run. */
 void vm_boot(struct vm_host *h, const char *box_id, const struct vm_limits *lim, vm_cb *cb, void *arg);
+
+/* A new box on snapshots/<sid>: a fresh overlay over its disk, its memory checked and ready for vm_restore(), as vm_start
+ * otherwise; or (boot) a new kernel on its files, as vm_boot. E_NOT_FOUND: no such snapshot, or without memory. */
+void vm_start_from(struct vm_host *h, const char *snapshot_id, bool boot, const char *box_id, const struct vm_limits *lim, vm_cb *cb, void *arg);
+/* What lies in snapshots/<sid>: facts, and that its manifest can be read. Blocks. */
+int vm_snapshot_read(struct vm_host *h, const char *snapshot_id, struct vm_saved *ret, struct err *e);
 
 /* Take over a VM of an earlier daemon: fds from SP_ATTACH (pidfd, chan, qmp; moved, also on failure). v may be NULL
  * when its variant is no longer loaded (a slot that was never restored is then useless: free it). Done when QEMU

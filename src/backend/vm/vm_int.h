@@ -108,11 +108,15 @@ struct savedtmp {          /* a saved machine being written */
     int parent, dir;       /* boxes/<bid> or snapshots, and the temporary directory in it */
     char tmp[SP_ID + 8], name[SP_ID];
     int state_fd, index_fd; /* rw */
+    int from_fd, disk_fd;  /* a snapshot: the box's own disk, and the copy of it */
     int dev_fd;            /* memfd: device state as QEMU writes it */
     bool memory;
 };
 void savedtmp_init(struct savedtmp *t);
 int savedtmp_open(struct savedtmp *t, int home, const char *box_id, const char *snapshot_id, bool memory, struct err *e);
+/* For a snapshot: top is the box's disk. The copy is taken while the VM stands still. */
+int savedtmp_open_disk(struct savedtmp *t, int home, const char *box_id, uint32_t top, struct err *e);
+int savedtmp_copy_disk(struct savedtmp *t, struct err *e);
 /* Device state behind the pages, manifest, sync, rename. */
 int savedtmp_publish(struct savedtmp *t, const struct vm_machine *m, const struct vm_identity *id, struct vm_saved *facts, struct err *e);
 void savedtmp_drop(struct savedtmp *t); /* close; remove what was not published */
@@ -121,6 +125,7 @@ struct savedfile { int state_fd, index_fd; struct vm_machine machine; struct vm_
 void savedfile_close(struct savedfile *f);
 /* dir: of the saved machine. Facts and identity are checked; the pages only by savedfile_verify. */
 int savedfile_open(struct savedfile *f, int dir, const struct vm_identity *id, struct err *e);
+int savedfile_machine(struct savedfile *f, int dir, struct err *e); /* what it stands on alone, whoever wrote its memory */
 int savedfile_verify(const struct savedfile *f, struct err *e);
 void saved_remove(int home, const char *box_id);
 int saved_dir_open(int home, const char *box_id, const char *snapshot_id, struct err *e);

@@ -16,6 +16,8 @@
 #include "core/secret.h"
 #include "core/isolate.h"
 #include "core/sandbox.h"
+#include "core/fork.h"
+#include "core/snapshot.h"
 #include "core/template.h"
 #include "core/volume.h"
 #include "core/tunnel.h"
@@ -462,6 +464,50 @@ int files_symlink_on(struct agent *a, const char *t, const char *p, const char *
 int files_list_on(struct agent *a, const char *p, const char *u, unsigned d, const struct files_list_ops *ops, void *arg, struct err *e) { return files_list(FAKE_SB(a), p, u, d, ops, arg, e); }
 struct file_read *file_read_start_on(struct agent *a, const char *p, const char *u, uint64_t off, uint64_t size, const struct file_read_ops *ops, void *arg, struct err *e) { return file_read_start(FAKE_SB(a), p, u, off, size, ops, arg, e); }
 struct file_write *file_write_start_on(struct agent *a, const struct file_write_spec *s, const struct file_write_ops *ops, void *arg, struct err *e) { return file_write_start(FAKE_SB(a), s, ops, arg, e); }
+
+/* snapshot.h, fork.h: one snapshot, "first" */
+static struct snapshot fake_snapshot = {.id = "s00000000000000000001", .name = (char *)(uintptr_t)"first", .sandbox = ID, .template_id = "t00000000000000000001",
+                                        .template_name = (char *)(uintptr_t)"base", .tier = TIER_VM, .memory = true, .cpu_millis = 1500, .memory_mib = 512,
+                                        .disk_mib = 4096, .created_ns = 1000000000, .memory_bytes = 7, .disk_bytes = 5, .downtime_ns = 12340000};
+static struct { snapshot_cb *cb; void *arg; struct snapshot_spec spec; struct fork_spec fork; fork_cb *forked; void (*deleted)(void *, const struct err *);
+                struct snapshot_filter filter; struct buf name; } SN;
+struct snapshot *snapshot_find(struct core *c, const char *n, struct err *e)
+{
+    (void)c;
+    if (!strcmp(n, fake_snapshot.id) || !strcmp(n, fake_snapshot.name))
+        return &fake_snapshot;
+    err_set(e, E_NOT_FOUND, "snapshot '%s' does not exist", n);
+    return NULL;
+}
+int snapshot_take(struct sandbox *sb, const struct snapshot_spec *how, snapshot_cb *done, void *arg, struct err *e)
+{
+    (void)sb;
+    SN.cb = done, SN.arg = arg, SN.spec = *how;
+    fake_set(&SN.name, how->name);
+    return fake_refuses(e) ? -1 : 0;
+}
+int snapshot_delete(struct snapshot *s, void (*done)(void *, const struct err *), void *arg, struct err *e)
+{
+    (void)s;
+    SN.deleted = done, SN.arg = arg;
+    return fake_refuses(e) ? -1 : 0;
+}
+size_t snapshot_list(struct core *c, const struct snapshot_filter *f, struct snapshot **ret, bool *more, struct err *e)
+{
+    (void)c;
+    SN.filter = *f;
+    *more = true;
+    ret[0] = &fake_snapshot;
+    return fake_refuses(e) ? SIZE_MAX : 1;
+}
+unsigned snapshot_users(const struct snapshot *s) { (void)s; return 3; }
+const char *sandbox_base(const struct sandbox *sb) { return kv_get(&sb->options, "snapshot.base"); }
+int sandbox_fork(struct sandbox *sb, const struct fork_spec *how, fork_cb *done, void *arg, struct err *e)
+{
+    (void)sb;
+    SN.fork = *how, SN.forked = done, SN.arg = arg;
+    return fake_refuses(e) ? -1 : 0;
+}
 
 /* volume.h: one volume, "data"; opening and the rest wait for the test */
 static struct volume fake_volume = {.id = "v00000000000000000001", .name = (char *)(uintptr_t)"data", .state = VOL_READY, .size_mib = 64,

@@ -1,0 +1,449 @@
+#include "core/snapshot.h"
+#include "backend/vm/vm.h"
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/internal.h"
+#include "core/template.h"
+#include "core/tree.h"
+#include "json/read.h"
+#include "json/write.h"
+#include "loop/job.h"
+#include "store/store.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define OPT_BASE "snapshot.base"
+#define OPT_LAST "snapshot.last"
+
+/* ---- sandboxes made of one --------------------------------------------------------------------------------------- */
+
+const char *sandbox_base(const struct sandbox *sb) { return kv_get(&sb->options, OPT_BASE); }
+const char *sandbox_last_snapshot(const struct sandbox *sb) { return kv_get(&sb->options, OPT_LAST); }
+
+void sandbox_stands_on(struct sandbox *sb, const struct snapshot *s)
+{
+    kv_set(&sb->options, S(OPT_BASE), str_of(s->id));
+    kv_set(&sb->options, S(OPT_LAST), str_of(s->deleted ? s->parent : s->id)); /* a fork's has no place in the tree */
+}
+
+static int fixed(uint32_t *asked, uint32_t is, const char *what, struct err *e)
+{
+    if (*asked && *asked != is)
+        return err_set(e, E_INVALID, "%s: a snapshot has a fixed size (%u); leave it out", what, is);
+    *asked = is;
+    return 0;
+}
+
+int snapshot_fit(const struct snapshot *s, struct sandbox_spec *spec, struct err *e)
+{
+    if (spec->tier && spec->tier != (int)s->tier)
+        return err_set(e, E_INVALID, "isolation: the snapshot is of a %s", tier_name(s->tier));
+    if (fixed(&spec->cpu_millis, s->cpu_millis, "cpu", e) || fixed(&spec->memory_mib, s->memory_mib, "memory_mib", e) ||
+        fixed(&spec->disk_mib, s->disk_mib, "disk_mib", e))
+        return -1;
+    spec->tier = (int)s->tier;
+    spec->template = s->template_id;
+    return 0;
+}
+
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
+
+static char *to_json(const struct snapshot *s)
+{
+    struct buf b = {0};
+    struct jw w;
+    auto_free char *env = kv_to_json(&s->env), *options = kv_to_json(&s->options);
+    jw_init(&w, &b);
+    jw_obj(&w);
+    jw_kv_str(&w, "sandbox", s->sandbox);
+    jw_kv_str(&w, "parent", *s->parent ? s->parent : NULL);
+    jw_kv_str(&w, "base", *s->base ? s->base : NULL);
+    jw_kv_str(&w, "template_id", s->template_id);
+    jw_kv_str(&w, "template", s->template_name);
+    jw_kv_str(&w, "tier", tier_name(s->tier));
+    jw_kv_bool(&w, "memory", s->memory);
+    jw_kv_bool(&w, "deleted", s->deleted);
+    jw_kv_u64(&w, "cpu_millis", s->cpu_millis);
+    jw_kv_u64(&w, "memory_mib", s->memory_mib);
+    jw_kv_u64(&w, "disk_mib", s->disk_mib);
+    jw_kv_u64(&w, "generation", s->generation);
+    jw_kv_i64(&w, "expires_ns", s->expires_ns);
+    jw_kv_u64(&w, "memory_bytes", s->memory_bytes);
+    jw_kv_u64(&w, "disk_bytes", s->disk_bytes);
+    jw_kv_i64(&w, "downtime_ns", s->downtime_ns);
+    jw_kv_raw(&w, "env", str_of(env));
+    jw_kv_raw(&w, "options", str_of(options));
+    jw_end(&w);
+    return buf_take(&b);
+}
+
+void snapshot_store(struct snapshot *s, store_done *done, void *arg)
+{
+    auto_free char *json = to_json(s);
+    struct snapshot_row r = {.id = s->id, .name = s->name, .created_wall_ns = s->created_ns, .json = json};
+    store_put_snapshot(s->core->store, &r, done, arg);
+}
+
+static int get_id(struct json *j, const char *key, char out[22], struct err *e)
+{
+    struct str v = {0};
+    if (json_str(j, key, &v, false, e))
+        return -1;
+    if (v.p && !id_ok(v))
+        return err_set(e, E_INVALID, "%s: not an id", key);
+    (void)snprintf(out, 22, "%s", v.p ? v.p : "");
+    return 0;
+}
+
+static int get_kv(struct json *j, const char *key, struct kv *ret, struct err *e)
+{
+    auto_buf text = {0};
+    struct json *o = json_get(j, key);
+    if (!o)
+        return 0;
+    json_dump(o, &text);
+    buf_putc(&text, 0);
+    return kv_from_json(ret, text.p, e);
+}
+
+static int from_json(struct snapshot *s, const char *text, struct err *e)
+{
+    auto_json j = json_parse_obj(text, strlen(text), e);
+    struct str template = {0}, tier = {0};
+    int64_t cpu, memory, disk, generation, mem_bytes, disk_bytes;
+    if (!j || get_id(j, "sandbox", s->sandbox, e) || get_id(j, "parent", s->parent, e) || get_id(j, "base", s->base, e) ||
+        get_id(j, "template_id", s->template_id, e) || json_str(j, "template", &template, true, e) || json_str(j, "tier", &tier, true, e) ||
+        json_bool(j, "memory", false, &s->memory, e) || json_bool(j, "deleted", false, &s->deleted, e) ||
+        json_i64(j, "cpu_millis", 1, UINT32_MAX, 1, &cpu, e) || json_i64(j, "memory_mib", 1, UINT32_MAX, 1, &memory, e) ||
+        json_i64(j, "disk_mib", 1, UINT32_MAX, 1, &disk, e) || json_i64(j, "generation", 0, INT64_MAX, 0, &generation, e) ||
+        json_i64(j, "expires_ns", 0, INT64_MAX, 0, &s->expires_ns, e) || json_i64(j, "memory_bytes", 0, INT64_MAX, 0, &mem_bytes, e) ||
+        json_i64(j, "disk_bytes", 0, INT64_MAX, 0, &disk_bytes, e) || json_i64(j, "downtime_ns", 0, INT64_MAX, 0, &s->downtime_ns, e) ||
+        get_kv(j, "env", &s->env, e) || get_kv(j, "options", &s->options, e))
+        return -1;
+    if (tier_parse(tier.p, &s->tier))
+        return err_set(e, E_INVALID, "tier: unknown");
+    s->template_name = xstrndup(template.p, template.n);
+    s->cpu_millis = (uint32_t)cpu, s->memory_mib = (uint32_t)memory, s->disk_mib = (uint32_t)disk;
+    s->generation = (uint64_t)generation, s->memory_bytes = (uint64_t)mem_bytes, s->disk_bytes = (uint64_t)disk_bytes;
+    return 0;
+}
+
+/* ---- objects ----------------------------------------------------------------------------------------------------- */
+
+static void snapshot_free(struct snapshot *s)
+{
+    free(s->name), free(s->template_name);
+    kv_free(&s->env), kv_free(&s->options);
+    free(s);
+}
+
+static void use_template(const struct snapshot *s, int by)
+{
+    struct template *t = map_get(&s->core->templates, s->template_id);
+    if (t)
+        t->users = (unsigned)((int)t->users + by);
+}
+
+struct snapshot *snapshot_new(struct sandbox *sb, const struct snapshot_spec *how)
+{
+    struct core *c = sb->core;
+    struct snapshot *s = xcalloc(1, sizeof *s);
+    const char *base = sandbox_base(sb), *last = sandbox_last_snapshot(sb);
+    s->core = c;
+    id_make('s', s->id);
+    s->name = how->name ? xstrdup(how->name) : NULL;
+    memcpy(s->sandbox, sb->id, sizeof s->sandbox);
+    memcpy(s->template_id, sb->template_id, sizeof s->template_id);
+    s->template_name = xstrdup(sb->template_name);
+    if (base && sb->tier == TIER_VM)
+        (void)snprintf(s->base, sizeof s->base, "%s", base);
+    (void)snprintf(s->parent, sizeof s->parent, "%s", last ? last : "");
+    s->tier = sb->tier;
+    s->memory = !how->files_only;
+    s->deleted = how->nameless;
+    s->making = true;
+    s->cpu_millis = sb->cpu_millis, s->memory_mib = sb->memory_mib, s->disk_mib = sb->disk_mib;
+    s->generation = sb->generation;
+    s->created_ns = clock_wall();
+    if (s->created_ns <= c->last_created_ns)
+        s->created_ns = c->last_created_ns + 1; /* one order with sandboxes */
+    c->last_created_ns = s->created_ns;
+    s->expires_ns = how->expires_s ? s->created_ns + (int64_t)how->expires_s * NS_PER_S : 0;
+    kv_copy(&s->env, &sb->env);
+    kv_copy(&s->options, &how->options);
+    map_set(&c->snapshots, s->id, s);
+    use_template(s, 1);
+    return s;
+}
+
+void snapshot_forget(struct snapshot *s)
+{
+    use_template(s, -1);
+    map_del(&s->core->snapshots, s->id);
+    snapshot_free(s);
+}
+
+struct snapshot *snapshot_find(struct core *c, const char *id_or_name, struct err *e)
+{
+    struct map_entry *en;
+    for (size_t i = 0; (en = map_next(&c->snapshots, &i));) {
+        struct snapshot *s = en->value;
+        if (!s->deleted && !s->making && (!strcmp(s->id, id_or_name) || (s->name && !strcmp(s->name, id_or_name))))
+            return s;
+    }
+    err_set(e, E_NOT_FOUND, "snapshot '%.64s' does not exist; `hutch snapshots` shows what does", id_or_name);
+    return NULL;
+}
+
+static bool stands_on(const char *base, const struct snapshot *s) { return base && !strcmp(base, s->id); }
+
+unsigned snapshot_users(const struct snapshot *s)
+{
+    struct map_entry *en;
+    unsigned n = 0;
+    if (s->tier != TIER_VM)
+        return 0;
+    for (size_t i = 0; (en = map_next(&s->core->sandboxes, &i));) {
+        const struct sandbox *sb = en->value;
+        n += sb->state != SB_GONE && stands_on(sandbox_base(sb), s);
+    }
+    for (size_t i = 0; (en = map_next(&s->core->snapshots, &i));)
+        n += stands_on(((struct snapshot *)en->value)->base, s);
+    return n;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    int64_t x = (*(struct snapshot *const *)a)->created_ns, y = (*(struct snapshot *const *)b)->created_ns;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+size_t snapshot_list(struct core *c, const struct snapshot_filter *f, struct snapshot **ret, bool *ret_more, struct err *e)
+{
+    struct map_entry *en;
+    int64_t before = INT64_MAX;
+    size_t n = 0;
+    if (f->cursor && *f->cursor && (!str_i64(str_of(f->cursor), &before) || before <= 0)) {
+        err_set(e, E_INVALID, "cursor: not one of ours");
+        return SIZE_MAX;
+    }
+    auto_free struct snapshot **all = xcalloc(c->snapshots.n + 1, sizeof *all);
+    for (size_t i = 0; (en = map_next(&c->snapshots, &i));) {
+        struct snapshot *s = en->value;
+        if (s->deleted || s->making || s->created_ns >= before || (f->sandbox && strcmp(s->sandbox, f->sandbox)) ||
+            (f->name && (!s->name || strcmp(s->name, f->name))) || (f->match && !f->match(s, f->arg)))
+            continue;
+        all[n++] = s;
+    }
+    qsort(all, n, sizeof *all, newest_first);
+    *ret_more = n > f->limit;
+    n = n > f->limit ? f->limit : n;
+    memcpy(ret, all, n * sizeof *all);
+    return n;
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
+
+struct removal { struct core *core; char id[22]; void (*done)(void *arg, const struct err *e); void *arg; int home; int rc; struct err err; };
+
+/* Away in one step, then piece by piece: what is left of it after a crash is not taken for a snapshot. */
+static void remove_work(void *arg)
+{
+    struct removal *r = arg;
+    char tmp[32];
+    auto_fd dir = openat(r->home, "snapshots", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    (void)snprintf(tmp, sizeof tmp, ".%s.gone", r->id);
+    if (dir < 0 || (renameat(dir, r->id, dir, tmp) && errno != ENOENT))
+        r->rc = err_sys(&r->err, errno, "removing a snapshot");
+    else
+        r->rc = tree_remove(dir, tmp, &r->err);
+}
+
+static void remove_done(void *arg)
+{
+    struct removal r = *(struct removal *)arg;
+    free(arg);
+    (void)close(r.home);
+    if (r.rc)
+        log_warn("snapshot %s: %s", r.id, r.err.msg);
+    if (r.done)
+        r.done(r.arg, r.rc ? &r.err : NULL);
+    snapshots_collect(r.core); /* what it stood on */
+}
+
+static void row_gone(void *arg, const struct err *e)
+{
+    struct removal *r = arg;
+    if (e) {
+        r->rc = -1, r->err = *e; /* the row is still there: so must be the files */
+        remove_done(r);
+        return;
+    }
+    job_run(r->core->jobs, remove_work, remove_done, r);
+}
+
+static void snapshot_remove(struct snapshot *s, void (*done)(void *arg, const struct err *e), void *arg)
+{
+    struct removal *r = xcalloc(1, sizeof *r);
+    *r = (struct removal){.core = s->core, .done = done, .arg = arg, .home = fcntl(s->core->home_fd, F_DUPFD_CLOEXEC, 0)};
+    memcpy(r->id, s->id, sizeof r->id);
+    snapshot_forget(s);
+    store_del_snapshot(r->core->store, r->id, row_gone, r);
+}
+
+int snapshot_delete(struct snapshot *s, void (*done)(void *arg, const struct err *e), void *arg, struct err *e)
+{
+    if (s->making || s->deleted)
+        return err_set(e, E_NOT_FOUND, "snapshot '%s' does not exist", s->id);
+    s->deleted = true;
+    free(s->name);
+    s->name = NULL;
+    event_emit(s->core, "snapshot.deleted", s->sandbox, NULL);
+    if (snapshot_users(s))
+        snapshot_store(s, done, arg);
+    else
+        snapshot_remove(s, done, arg);
+    return 0;
+}
+
+void snapshots_collect(struct core *c)
+{
+    struct map_entry *en;
+    if (c->stopping && !c->keep)
+        return; /* the next start does it */
+    for (size_t i = 0; (en = map_next(&c->snapshots, &i));) {
+        struct snapshot *s = en->value;
+        if (!s->deleted || s->making || snapshot_users(s))
+            continue;
+        snapshot_remove(s, NULL, NULL);
+    }
+}
+
+/* ---- time -------------------------------------------------------------------------------------------------------- */
+
+static void arm(struct core *c)
+{
+    struct map_entry *en;
+    int64_t next = 0;
+    for (size_t i = 0; (en = map_next(&c->snapshots, &i));) {
+        const struct snapshot *s = en->value;
+        if (!s->deleted && !s->making && s->expires_ns && (!next || s->expires_ns < next))
+            next = s->expires_ns;
+    }
+    timer_stop(&c->snapshot_expiry);
+    if (next)
+        timer_arm(&c->snapshot_expiry, next > clock_wall() ? next - clock_wall() : 0);
+}
+
+static void on_expiry(void *arg)
+{
+    struct core *c = arg;
+    struct map_entry *en;
+    for (size_t i = 0; (en = map_next(&c->snapshots, &i));) {
+        struct snapshot *s = en->value;
+        if (s->deleted || s->making || !s->expires_ns || s->expires_ns > clock_wall())
+            continue;
+        log_info("snapshot %s has expired", s->id);
+        (void)snapshot_delete(s, NULL, NULL, NULL); /* refused only if it is deleted already */
+    }
+    arm(c);
+}
+
+void snapshot_made(struct snapshot *s, uint32_t keep_last)
+{
+    struct core *c = s->core;
+    struct snapshot_filter f = {.sandbox = s->sandbox, .limit = c->snapshots.n};
+    bool more;
+    uint32_t seen = 0;
+    s->making = false;
+    auto_free struct snapshot **all = xcalloc(c->snapshots.n + 1, sizeof *all);
+    size_t n = keep_last ? snapshot_list(c, &f, all, &more, NULL) : 0;
+    for (size_t i = 0; i < n; i++)
+        if (!all[i]->name && seen++ >= keep_last)
+            (void)snapshot_delete(all[i], NULL, NULL, NULL); /* it is in the list: not refused */
+    arm(c);
+}
+
+/* ---- start and stop ---------------------------------------------------------------------------------------------- */
+
+static int load_row(void *arg, const struct snapshot_row *r)
+{
+    struct core *c = arg;
+    struct err e;
+    if (!r->id || !id_ok(str_of(r->id)))
+        return 0;
+    struct snapshot *s = xcalloc(1, sizeof *s);
+    s->core = c;
+    memcpy(s->id, r->id, sizeof s->id);
+    s->name = r->name ? xstrdup(r->name) : NULL;
+    s->created_ns = r->created_wall_ns;
+    if (from_json(s, r->json ? r->json : "", &e)) {
+        log_warn("snapshot %s: its row is damaged: %s", r->id, e.msg);
+        snapshot_free(s);
+        return 0;
+    }
+    if (s->created_ns > c->last_created_ns)
+        c->last_created_ns = s->created_ns;
+    map_set(&c->snapshots, s->id, s);
+    use_template(s, 1);
+    return 0;
+}
+
+/* Nothing but what a row names. Blocks: at start. */
+static void sweep(struct core *c, int dir)
+{
+    struct err e;
+    int fd = dup(dir);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    for (struct dirent *de; d && (de = readdir(d));) {
+        if (!strcmp(de->d_name, ".") || !strcmp(de->d_name, "..") || map_get(&c->snapshots, de->d_name))
+            continue;
+        if (tree_remove(dir, de->d_name, &e))
+            log_warn("snapshots: %s", e.msg);
+    }
+    if (d)
+        (void)closedir(d);
+}
+
+int snapshots_load(struct core *c, struct err *e)
+{
+    struct map_entry *en;
+    timer_init(&c->snapshot_expiry, c->loop, on_expiry, c);
+    if (store_load_snapshots(c->store, load_row, c, e))
+        return -1;
+    auto_fd dir = openat(c->home_fd, "snapshots", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0)
+        return err_sys(e, errno, "opening snapshots");
+    for (size_t i = 0; (en = map_next(&c->snapshots, &i));) {
+        struct snapshot *s = en->value;
+        if (!faccessat(dir, s->id, F_OK, 0))
+            continue;
+        log_warn("snapshot %s: its files are not there", s->id);
+        store_del_snapshot(c->store, s->id, NULL, NULL);
+        snapshot_forget(s);
+    }
+    sweep(c, dir);
+    return 0;
+}
+
+void snapshots_recover(struct core *c)
+{
+    snapshots_collect(c);
+    arm(c);
+}
+
+void snapshots_free(struct core *c)
+{
+    struct map_entry *en;
+    timer_stop(&c->snapshot_expiry);
+    for (size_t i = 0; (en = map_next(&c->snapshots, &i));)
+        snapshot_free(en->value);
+    map_free(&c->snapshots);
+}
