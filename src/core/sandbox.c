@@ -404,6 +404,7 @@ void sandbox_lost(struct sandbox *sb, enum end_reason why, const char *message)
 static void created(struct creation *cr, struct sandbox *sb, const struct err *e)
 {
     cr->done(cr->arg, sb, e);
+    snapshots_collect(cr->core); /* one it was made of may not be needed any more */
     free(cr);
 }
 
@@ -420,7 +421,6 @@ static void create_failed(struct creation *cr, struct sandbox *sb, const struct 
         sandbox_announce(sb);
         volumes_detach(sb);
         sandbox_forget(sb); /* the caller got the reason; nothing of it stays */
-        snapshots_collect(cr->core);
     }
     created(cr, NULL, &copy);
 }

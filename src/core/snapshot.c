@@ -208,11 +208,9 @@ unsigned snapshot_users(const struct snapshot *s)
 {
     struct map_entry *en;
     unsigned n = 0;
-    if (s->tier != TIER_VM)
-        return 0;
-    for (size_t i = 0; (en = map_next(&s->core->sandboxes, &i));) {
+    for (size_t i = 0; (en = map_next(&s->core->sandboxes, &i));) { /* a container needs it until it has its copy */
         const struct sandbox *sb = en->value;
-        n += sb->state != SB_GONE && stands_on(sandbox_base(sb), s);
+        n += (s->tier == TIER_VM ? sb->state != SB_GONE : sb->state == SB_CREATING) && stands_on(sandbox_base(sb), s);
     }
     for (size_t i = 0; (en = map_next(&s->core->snapshots, &i));)
         n += stands_on(((struct snapshot *)en->value)->base, s);

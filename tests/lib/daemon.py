@@ -222,8 +222,9 @@ class Daemon:
             if self.proc and self.proc.pid == pid:
                 self.proc.poll()
             try:
-                return _census.Proc(pid).state == "Z"
-            except ProcessLookupError:
+                # a leader may be a zombie while a thread of it still waits for the disk, and holds its locks
+                return _census.Proc(pid).state == "Z" and len(os.listdir(f"/proc/{pid}/task")) == 1
+            except (ProcessLookupError, FileNotFoundError):
                 return True
         until(gone, seconds, f"process {pid} to end")
         if self.proc:

@@ -294,9 +294,12 @@ class Context:
         self.cleanup_later(self.c.delete, "/v1/snapshots/" + s["id"])
         return s
 
-    def fork(self, box, **members):
-        """(the reply, its sandboxes); they are removed after the test."""
+    def fork(self, box, partly=False, **members):
+        """(the reply, its sandboxes); they are removed after the test. partly: some may have failed."""
         reply = box.fork(**members)
+        bad = [f["error"] for f in reply["forks"] if "error" in f]
+        if bad and not partly:
+            raise AssertionError(f"a child of a fork failed: {bad}")
         kids = [Box(self.c, f["sandbox"]) for f in reply["forks"] if "sandbox" in f]
         self.boxes += kids
         return reply, kids
