@@ -2,6 +2,7 @@
 #include "core/config.h"
 #include "core/core.h"
 #include "core/exec.h"
+#include "core/kernels.h"
 #include "core/lines.h"
 #include "core/sandbox.h"
 #include "core/tree.h"
@@ -98,6 +99,26 @@ TEST(tiers, names)
     CHECK_STR(tier_name(TIER_ISOLATE), "isolate");
     CHECK(tier_parse("VM", &t) && tier_parse("", &t));
 }
+TEST(kernels, sets_of_languages)
+{
+    unsigned set = 0;
+    struct err e = {0};
+    char text[KERNELS_TEXT];
+    CHECK_INT(kernels_parse(" python\tjs  ", &set, &e), 0);
+    kernels_format(set, text);
+    CHECK_STR(text, "python javascript");
+    CHECK_INT(kernels_parse("none", &set, &e), 0);
+    CHECK_INT(set, 0);
+    CHECK_INT(kernels_parse("", &set, &e), 0);
+    kernels_format(set, text);
+    CHECK_STR(text, "");
+    CHECK_INT(kernels_parse("python cobol", &set, &e), -1);
+    CHECK(e.code == E_INVALID && strstr(e.msg, "cobol"));
+    CHECK_INT(kernels_parse("python javascript typescript bash r java", &set, &e), 0);
+    kernels_format(set, text);
+    CHECK_INT(strlen(text), strlen("python javascript typescript bash r java"));
+}
+
 TEST(doctor, names_every_requirement)
 {
     struct config c = {.home = "/nonexistent"};
