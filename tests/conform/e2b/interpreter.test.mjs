@@ -87,7 +87,7 @@ describe('code interpreter on base', slow, () => {
 })
 
 const notebook = process.env.HUTCH_NOTEBOOK, full = notebook === 'code-interpreter'
-describe('a template with kernels', { ...slow, skip: notebook ? false : 'no template with pandas and matplotlib here' }, () => {
+describe('a template with kernels', { timeout: 900_000, skip: notebook ? false : 'no template with pandas and matplotlib here' }, () => {
   let sbx
   before(async () => { sbx = await create(full ? 'code-interpreter-v1' : notebook, { envs: { TEST_ENV_VAR: 'supertest' } }) }, slow)
   after(async () => { await sbx?.kill() })
@@ -100,10 +100,6 @@ describe('a template with kernels', { ...slow, skip: notebook ? false : 'no temp
     assert.equal((await run('process.env.TEST_ENV_VAR', { language: 'js' })).text, 'supertest')
     const [python, javascript] = await sbx.listCodeContexts()
     assert.deepEqual([python.language, javascript.language, python.cwd], ['python', 'javascript', '/home/user'])
-    await sbx.restartCodeContext(python, long)
-    const again = await run("os")
-    assert.deepEqual([again.error.name, again.executionCount], ['NameError', 1])
-    assert.equal((await run("import os; os.getenv('TEST_ENV_VAR')")).text, 'supertest')
   })
   it('shows figures with their data', slow, async () => {
     const line = await chart("plt.plot([1, 2], [3, 4], label='a'); plt.xlabel('Time (s)'); plt.title('T')")
