@@ -30,6 +30,8 @@ struct prime {
     const struct prime_cmd *cmds;
     size_t n, at;
     struct call *call;
+    struct call *back;  /* the background one, watched until the others are through */
+    int back_status;    /* what it ended with; -1: by a signal */
     bool ok;
     int64_t until;
     struct timer again;
@@ -52,22 +54,66 @@ static void prime_free(void *arg)
     free(p);
 }
 
-static void finish(struct prime *p, const struct err *e)
+static void let_go(struct prime *p)
 {
     timer_stop(&p->again);
+    if (p->call)
+        call_cancel(p->call);
+    if (p->back)
+        call_cancel(p->back); /* detaches: it runs on */
+    p->call = p->back = NULL;
+}
+
+static void finish(struct prime *p, const struct err *e)
+{
+    let_go(p);
     p->done(p->arg, e);
     prime_free(p);
+}
+
+/* ---- the one that runs on: if it ends badly before the rest is through, all of it has failed ---- */
+static void back_event(void *arg, uint8_t ev, struct rec r)
+{
+    struct prime *p = arg;
+    if (ev == EV_STARTED) {
+        p->back = p->call;
+        p->call = NULL;
+        p->at++, p->until = 0;
+        timer_arm(&p->again, 0);
+    }
+    if (ev == EV_EXIT)
+        p->back_status = rec_u64_or(r, T_EXIT_KIND, 0) == EXIT_CODE ? (int)rec_u64_or(r, T_EXIT_CODE, 1) : -1;
+}
+static void back_data(void *arg, uint8_t chan, const unsigned char *b, size_t n)
+{
+    struct prime *p = arg;
+    (void)chan, (void)b;
+    if (p->back)
+        call_credit(p->back, n);
+}
+static void back_done(void *arg, const struct err *e, struct rec r)
+{
+    struct prime *p = arg;
+    struct err why;
+    (void)r;
+    bool started = p->back;
+    p->back = NULL;
+    if (!started)
+        p->call = NULL;
+    if (!e && !p->back_status)
+        return; /* it did what it had to */
+    if (e)
+        why = *e;
+    else if (p->back_status < 0)
+        err_set(&why, E_GUEST, "the start command '%.120s' was ended by a signal", p->text[0]);
+    else
+        err_set(&why, E_GUEST, "the start command '%.120s' failed with status %d", p->text[0], p->back_status);
+    finish(p, &why);
 }
 
 static void on_event(void *arg, uint8_t ev, struct rec r)
 {
     struct prime *p = arg;
-    if (ev == EV_STARTED && p->cmds[p->at].background) {
-        call_cancel(p->call); /* detaches: it runs on, and nobody waits for its end */
-        p->call = NULL;
-        p->at++, p->until = 0;
-        timer_arm(&p->again, 0);
-    }
     if (ev == EV_EXIT)
         p->ok = rec_u64_or(r, T_EXIT_KIND, 0) == EXIT_CODE && rec_u64_or(r, T_EXIT_CODE, 1) == 0;
 }
@@ -109,6 +155,7 @@ static void on_done(void *arg, const struct err *e, struct rec r)
 static void next(struct prime *p)
 {
     static const struct call_ops ops = {.event = on_event, .data = on_data, .done = on_done};
+    static const struct call_ops back = {.event = back_event, .data = back_data, .done = back_done};
     if (p->at == p->n) {
         finish(p, NULL);
         return;
@@ -123,10 +170,9 @@ static void next(struct prime *p)
     rec_put_str(&b, T_USER, c->user);
     if (c->timeout_ms)
         rec_put_u64(&b, T_TIMEOUT_MS, c->timeout_ms);
-    if (!c->background)
-        rec_put_u64(&b, T_CREDIT, 65536);
+    rec_put_u64(&b, T_CREDIT, 65536);
     struct err e;
-    p->call = agent_call(p->agent, OP_START, &b, &ops, p, &e);
+    p->call = agent_call(p->agent, OP_START, &b, c->background ? &back : &ops, p, &e);
     if (!p->call)
         finish(p, &e);
 }
@@ -149,19 +195,11 @@ struct prime *prime_start(struct loop *l, struct agent *a, const char *start, co
             continue;
         p->text[i] = xstrdup(given[i]);
         p->argv[i][0] = "/bin/sh", p->argv[i][1] = "-c", p->argv[i][2] = p->text[i];
-        p->own[p->n] = (struct prime_cmd){.argv = p->argv[i], .must = true, .background = i == 0, .retry_ms = i ? READY_MS : 0, .timeout_ms = i ? 30000 : 0};
+        p->own[p->n] = (struct prime_cmd){.argv = p->argv[i], .must = true, .background = i == 0, .retry_ms = i ? READY_MS : 0, .timeout_ms = i ? READY_MS : 0};
         p->n++;
     }
     p->cmds = p->own;
     return p;
-}
-
-static void let_go(struct prime *p)
-{
-    timer_stop(&p->again);
-    if (p->call)
-        call_cancel(p->call);
-    p->call = NULL;
 }
 
 void prime_cancel(struct prime *p)

@@ -44,7 +44,10 @@ def stamp(*paths):
 
 
 def fetch(what, cmd, **kw):
-    p = subprocess.run(cmd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600, **kw)
+    try:
+        p = subprocess.run(cmd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600, **kw)
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"{what} could not be fetched within ten minutes") from None
     if p.returncode:
         last = [line for line in p.stdout.splitlines() if line.strip()][-1:] or ["no output"]
         raise Unavailable(f"{what} cannot be installed here: {last[0][:200]}")

@@ -178,6 +178,7 @@ bool e2b_signed_files(struct api *a, struct http_stream *s)
 /* ---- the small ones ---- */
 static void envs(struct http_stream *s, const struct sandbox *sb)
 {
+    const char *template = kv_get(&sb->options, "e2b.template");
     struct buf b = {0};
     struct jw w;
     jw_init(&w, &b);
@@ -187,7 +188,7 @@ static void envs(struct http_stream *s, const struct sandbox *sb)
             jw_kv_str(&w, sb->env.at[i].k, sb->env.at[i].v);
     jw_kv_str(&w, "E2B_SANDBOX", "true"); /* these three are ours, whatever the user set */
     jw_kv_str(&w, "E2B_SANDBOX_ID", sb->id);
-    jw_kv_str(&w, "E2B_TEMPLATE_ID", sb->template_id);
+    jw_kv_str(&w, "E2B_TEMPLATE_ID", template ? template : sb->template_id);
     jw_end(&w);
     reply_json(s, 200, &b);
 }

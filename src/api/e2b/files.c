@@ -61,7 +61,8 @@ char **e2b_files_metadata(const struct http_head *h, struct err *e)
         for (char *c = key; *c; c++)
             if (*c >= 'A' && *c <= 'Z')
                 *c = (char)(*c + 32);
-        kv_set(&m, (struct str){key, (size_t)n}, v);
+        if (!kv_get(&m, key)) /* the first one counts */
+            kv_set(&m, (struct str){key, (size_t)n}, v);
     }
     char **ret = kv_to_env(&m);
     kv_free(&m);

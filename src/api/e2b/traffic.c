@@ -182,6 +182,13 @@ static bool by_headers(struct http_stream *s, struct e2b_target *t)
     return true;
 }
 
+/* A browser asks before it sends our headers, and cannot send them along with the question. */
+static bool asks_first(struct http_stream *s)
+{
+    struct str ask = http_req_header(s, "Access-Control-Request-Headers");
+    return http_is(s, "OPTIONS") && ask.n && memmem(ask.p, ask.n, "e2b-sandbox-id", 14) && e2b_cors(s);
+}
+
 bool e2b_sandbox_traffic(struct api *a, struct http_stream *s)
 {
     struct str host = http_head(s)->host;
@@ -190,7 +197,7 @@ bool e2b_sandbox_traffic(struct api *a, struct http_stream *s)
     struct e2b_target t;
     if (ours) {
         if (!marked)
-            return str_eqz(http_path(s), "/files") && e2b_signed_files(a, s);
+            return asks_first(s) || (str_eqz(http_path(s), "/files") && e2b_signed_files(a, s));
         if (!by_headers(s, &t))
             return true;
     } else {

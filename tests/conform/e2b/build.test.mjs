@@ -93,7 +93,7 @@ deep`)
     assert.equal(r.stdout, 'This is a test file.')
   })
   it('is built again at once from the cache, and anew when told', async () => {
-    const t = () => Template().fromTemplate(`${name}:v1`).setReadyCmd(waitForFile('/opt/whole/test.txt'))
+    const t = () => Template().fromTemplate(`${name}:v1`).setStartCmd('echo started > /tmp/started', waitForFile('/tmp/started'))
     const one = await Template.build(t(), `${name}-again`)
     const two = await Template.build(t(), `${name}-again`)
     assert.equal(one.templateId, two.templateId)
@@ -121,6 +121,13 @@ describe('errors', { timeout: 300_000 }, () => {
     await assert.rejects(Template.build(Template().fromTemplate('none-such-at-all'), n), BuildError)
     await assert.rejects(Template.build(Template().fromTemplate('base').copy('none-such.txt', '/x'), n), Error)
     await assert.rejects(Template.build(Template().fromTemplate('base').runCmd('sleep 1 &').setReadyCmd('exit 1'), 'Bad Name!'), Error)
+  })
+  it('a start command that fails', async () => {
+    await assert.rejects(Template.build(Template().fromTemplate('base').setStartCmd('./none-such', waitForPort(10_000)), n), (e) => {
+      assert.ok(e instanceof BuildError)
+      assert.match(e.message, /none-such.*status 127/)
+      return true
+    })
   })
   it('tags: unknown, malformed', async () => {
     await assert.rejects(Template.assignTags('none-such-at-all:v1', 'x'), TemplateError)

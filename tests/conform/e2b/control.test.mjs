@@ -203,6 +203,10 @@ describe('refusals', () => {
     const r = await fetch(api + '/v2/sandboxes', { method: 'OPTIONS', headers: { Origin: 'https://x.example', 'Access-Control-Request-Method': 'POST', 'Access-Control-Request-Headers': 'x-api-key' } })
     assert.equal(r.headers.get('access-control-allow-origin'), '*')
     assert.match(r.headers.get('access-control-allow-headers'), /x-api-key|\*/)
+    for (const path of ['/process.Process/List', '/filesystem.Filesystem/Stat', '/files', '/execute']) { // the question has none of the headers it asks about
+      const p = await fetch(api + path, { method: 'OPTIONS', headers: { Origin: 'https://x.example', 'Access-Control-Request-Method': 'POST', 'Access-Control-Request-Headers': 'content-type,e2b-sandbox-id,e2b-sandbox-port' } })
+      assert.deepEqual([p.status, p.headers.get('access-control-allow-origin'), p.headers.get('access-control-allow-headers')], [204, '*', 'content-type,e2b-sandbox-id,e2b-sandbox-port'], path)
+    }
     const l = await get('/v2/sandboxes', { ...key, Origin: 'https://x.example' })
     assert.equal(l.status, 200)
   })

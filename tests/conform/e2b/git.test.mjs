@@ -37,3 +37,55 @@ describe('git', () => {
     await assert.rejects(sbx.git.clone('file:///tmp/missing.git', { path: '/home/user/none' }))
   })
 })
+
+describe('git, the rest of it', () => {
+  let sbx
+  const at = '/home/user/repo'
+  before(async () => {
+    sbx = await Sandbox.create({ metadata })
+    await sbx.git.init(at, { initialBranch: 'main' })
+    await sbx.git.configureUser('Some One', 'one@example.org')
+    await sbx.files.write(`${at}/f`, '1\n')
+    await sbx.git.add(at)
+    await sbx.git.commit(at, 'first')
+  })
+  after(async () => { await sbx?.kill() })
+
+  it('status tells what changed', async () => {
+    await sbx.files.write(`${at}/f`, '2\n')
+    await sbx.files.write(`${at}/new`, 'n\n')
+    const s = await sbx.git.status(at)
+    assert.equal(s.currentBranch, 'main')
+    assert.deepEqual(s.fileStatus.map((f) => f.name).sort(), ['f', 'new'])
+  })
+  it('restores and resets', async () => {
+    await sbx.git.restore(at, { paths: ['f'] })
+    assert.equal(await sbx.files.read(`${at}/f`), '1\n')
+    await sbx.git.add(at, { files: ['new'] })
+    await sbx.git.commit(at, 'second', { authorName: 'Other', authorEmail: 'o@example.org' })
+    await sbx.git.reset(at, { mode: 'hard', target: 'HEAD~1' })
+    assert.equal(await sbx.files.exists(`${at}/new`), false)
+  })
+  it('remotes, push with upstream, pull', async () => {
+    await sbx.commands.run('git init -q --bare -b main /tmp/other.git')
+    await sbx.git.remoteAdd(at, 'origin', 'file:///tmp/other.git')
+    assert.equal(await sbx.git.remoteGet(at, 'origin'), 'file:///tmp/other.git')
+    assert.equal(await sbx.git.remoteGet(at, 'none'), undefined)
+    await sbx.git.push(at, { remote: 'origin', branch: 'main', setUpstream: true })
+    await sbx.commands.run('git clone -q /tmp/other.git /tmp/w && cd /tmp/w && echo 3 > f && git commit -qam third && git push -q')
+    await sbx.git.pull(at)
+    assert.equal(await sbx.files.read(`${at}/f`), '3\n')
+  })
+  it('branches go', async () => {
+    await sbx.git.createBranch(at, 'gone')
+    await sbx.git.checkoutBranch(at, 'main')
+    await sbx.git.deleteBranch(at, 'gone')
+    assert.deepEqual((await sbx.git.branches(at)).branches, ['main'])
+  })
+  it('configuration', async () => {
+    await sbx.git.setConfig('pull.rebase', 'true', { scope: 'local', path: at })
+    assert.equal(await sbx.git.getConfig('pull.rebase', { scope: 'local', path: at }), 'true')
+    assert.equal(await sbx.git.getConfig('user.name'), 'Some One')
+    assert.equal(await sbx.git.getConfig('no.such'), undefined)
+  })
+})

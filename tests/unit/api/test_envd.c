@@ -183,8 +183,8 @@ static char **meta(struct http_field *f, unsigned n, struct err *e)
 TEST(metadata, headers_become_attributes)
 {
     struct err e;
-    struct http_field f[] = {{S("X-Metadata-Author"), S("me")}, {S("Host"), S("x")}, {S("x-metadata-KEY"), S("v=1")}};
-    char **m = meta(f, 3, &e);
+    struct http_field f[] = {{S("X-Metadata-Author"), S("me")}, {S("Host"), S("x")}, {S("x-metadata-KEY"), S("v=1")}, {S("x-metadata-author"), S("second")}};
+    char **m = meta(f, 4, &e);
     CHECK_STR(m[0], "user.e2b.author=me");
     CHECK_STR(m[1], "user.e2b.key=v=1");
     CHECK(!m[2]);
