@@ -1,8 +1,8 @@
 /* hutch-spawn: the only root code that runs after start. Everything it can be
  * asked is in spawn/op.h.
  *
- * With --watch two processes: the spawner, and a watcher that does nothing but wait for its
- * end and start it again when it did not end by its own will. hutchd could not:
+ * With --watch two processes: the spawner, and a watcher that does nothing but
+ * wait for its end and start it again when a signal ended it. hutchd could not:
  * it has given up root by then. docs/decisions/021-spawner-watched.md */
 #include "base/log.h"
 #include "base/str.h"
@@ -42,13 +42,12 @@ static void watch(void)
         (void)sigaction(SIGINT, &sa, NULL);
         while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
         }
-        if (WIFEXITED(status) && !WEXITSTATUS(status))
-            exit(0);
+        if (WIFEXITED(status)) /* as it was told to, or with a reason that starting it again does not mend */
+            exit(WEXITSTATUS(status));
         quick = time(NULL) - begun < QUICK_S ? quick + 1 : 0;
-        (void)fprintf(stderr, "hutch-spawn: ended with %s %d%s\n", WIFSIGNALED(status) ? "signal" : "status", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
-                      quick < QUICK_MAX ? ", starting it again" : " again and again: giving up");
+        (void)fprintf(stderr, "hutch-spawn: ended by signal %d%s\n", WTERMSIG(status), quick < QUICK_MAX ? ", starting it again" : " again and again: giving up");
         if (quick == QUICK_MAX)
-            exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+            exit(1);
         (void)usleep(20000);
     }
 }

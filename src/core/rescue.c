@@ -8,7 +8,6 @@
 #include "core/event.h"
 #include "core/internal.h"
 #include "core/pause.h"
-#include "core/volume.h"
 #include "json/write.h"
 #include <string.h>
 

@@ -163,6 +163,23 @@ def broken_pipe_is_quiet(t):
 
 
 @plain
+def timers_and_recovery_by_cli(t):
+    i = ok(t, "create", "--isolation", "container", "--idle", "20m", "--on-idle", "pause", "--max-lifetime", "1h", "--name", "timed").strip()
+    box = t.c.box(i)
+    t.cleanup_later(box.kill)
+    o = box.info()
+    equal((o["idle_timeout_s"], o["on_idle"], o["max_lifetime_s"]), (1200, "pause", 3600))
+    before = o["expires_at"]
+    ok(t, "keepalive", "timed", "10m")
+    true(box.info()["expires_at"] > before)
+    contains(ok(t, "info", "timed"), "1200 s, then pause")
+    os.kill(t.d.init_of(o["box"]), signal.SIGKILL)
+    box.wait_state("failed")
+    contains(ok(t, "recover", i), "recovered without memory, processes")
+    contains(ok(t, "recover", "timed"), "recovered whole")
+
+
+@plain
 def keys_by_cli(t):
     out = ok(t, "key", "create", "cli-key")
     key = next(w for w in out.split() if w.startswith("e2b_"))

@@ -1,5 +1,7 @@
 """Timers of a sandbox: timeout, idleness, longest life. Each says that it was the one."""
 from hutchtest import *
+from keeper import background, told
+from outside import gated
 
 BURN = "import time\nx = 0\nwhile True:\n    x += 1\n"
 
@@ -33,6 +35,39 @@ def idle_is_without_work(t):
     burner.ok("pkill -9 python3; true")
     for b in (burner, listener, caller):
         over(b, "idle")
+
+
+# A byte now and then: next to no processor time.
+TRICKLE = r"""
+import socket, sys, threading, time
+s = socket.create_connection((sys.argv[1], 7), 10)
+def run():
+    while not over.wait(0.5):
+        s.sendall(b"x")
+        s.recv(1)
+over = threading.Event()
+threading.Thread(target=run).start()
+print("ready", flush=True)
+sys.stdin.readline()
+over.set()
+print("over", flush=True)
+time.sleep(999)
+"""
+
+
+@tiers("vm", "container")
+@gated
+def traffic_is_work(t):
+    net = {"mode": "open"}
+    box = t.box(idle_timeout_s=4, network=net)
+    pid = background(box, "trickle", TRICKLE, t.outside.ip())
+    for _ in range(2):
+        sleeper = t.box(idle_timeout_s=4, network=net)
+        sleeper.background(["sleep", "999"])
+        over(sleeper, "idle")
+    equal(box.info()["state"], "running")
+    equal(told(box, pid, "stop"), "over")
+    over(box, "idle")
 
 
 @tiers("vm", "container")
