@@ -127,3 +127,12 @@ int sandbox_fork(struct sandbox *sb, const struct fork_spec *how, fork_cb *done,
     free(f);
     return -1;
 }
+
+void fork_undo(struct core *c, const struct fork_child *child, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++) {
+        struct sandbox *sb = *child[i].id ? sandbox_find(c, child[i].id, NULL) : NULL;
+        if (sb)
+            (void)sandbox_kill(sb, END_KILLED, "the client left before it was created", NULL, NULL, NULL); /* refused only when it is ending */
+    }
+}

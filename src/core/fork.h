@@ -12,3 +12,4 @@ struct fork_child { char id[22]; /* "": failed */ struct err err; };
 /* Once, when every child runs or has failed. `of` is NULL if there was no moment to begin with (e says why). */
 typedef void fork_cb(void *arg, const struct snapshot *of, const struct fork_child *child, unsigned n, const struct err *e);
 int sandbox_fork(struct sandbox *sb, const struct fork_spec *how, fork_cb *done, void *arg, struct err *e);
+void fork_undo(struct core *c, const struct fork_child *child, unsigned n); /* nobody will use them */

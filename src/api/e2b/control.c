@@ -179,7 +179,10 @@ static int read_create(struct api *a, struct json *j, bool v2, struct creating *
         return -1;
     if (!sp->timeout_s)
         return err_set(e, E_INVALID, "Timeout must be greater than 0");
-    if (catalogue_resolve(api_e2b(a), ref.p, &c->t, e) || body_env(j, "envVars", &sp->env, e) || body_meta(j, "metadata", &sp->metadata, e) ||
+    sp->from = e2b_snapshot_find(a, ref.p);
+    if (sp->from)
+        e2b_snapshot_found(sp->from, &c->t);
+    if ((!sp->from && catalogue_resolve(api_e2b(a), ref.p, &c->t, e)) || body_env(j, "envVars", &sp->env, e) || body_meta(j, "metadata", &sp->metadata, e) ||
         read_isolation(sp, e) || read_lifecycle(j, sp, e) || e2b_network_read(a, j, &sp->options, &c->net, e) || e2b_mounts_read(a, j, c->mounts, sp, e) ||
         json_bool(j, "secure", true, &secure, e))
         return -1;
@@ -325,21 +328,6 @@ static void on_refresh(struct http_stream *s, void *a, const char *p, size_t n)
 }
 void e2b_refresh(struct http_stream *s, void *a) { e2b_body(s, a, on_refresh); }
 
-
-/* ---- what does not exist yet ---- */
-static void on_later(struct http_stream *s, void *a, const char *p, size_t n)
-{
-    (void)p, (void)n;
-    struct str what = http_segment(s, http_nsegments(s) - 1);
-    if (e2b_sandbox(a, s))
-        e2b_problem(s, 501, "%.*s does not exist in hutch yet; keep state in files and create a new sandbox", (int)what.n, what.p);
-}
-void e2b_later(struct http_stream *s, void *a) { e2b_body(s, a, on_later); }
-void e2b_empty(struct http_stream *s, void *a) /* a list of what there is none of */
-{
-    (void)a;
-    http_reply(s, 200, "application/json", "[]", 2);
-}
 void e2b_health(struct http_stream *s, void *a)
 {
     (void)a;

@@ -112,8 +112,8 @@ void e2b_reply_sandbox(struct http_stream *s, struct api *a, int status, const s
 int e2b_read_timeout(struct api *a, struct json *j, const char *key, int64_t def, uint32_t *ret, struct err *e);
 struct json *e2b_parse_or_empty(const char *p, size_t n, struct err *e);
 int e2b_extend(struct sandbox *sb, uint32_t seconds, struct err *e); /* never shortens */
-http_handler e2b_create, e2b_create_v2, e2b_get, e2b_delete, e2b_timeout, e2b_refresh, e2b_network, e2b_later,
-    e2b_empty, e2b_health;
+http_handler e2b_create, e2b_create_v2, e2b_get, e2b_delete, e2b_timeout, e2b_refresh, e2b_network,
+    e2b_health;
 http_handler e2b_secrets, e2b_secret_new, e2b_secret_get, e2b_secret_update, e2b_secret_delete; /* secrets.c */
 /* -- volumes.c, volume_content.c -- */
 struct volume;
@@ -122,6 +122,12 @@ struct volume *e2b_volume(struct api *a, struct http_stream *s); /* of {volume};
 void e2b_put_mounts(struct jw *w, const struct sandbox *sb);
 int e2b_mounts_read(struct api *a, struct json *j, struct volume_mount *at /* VOLUMES_PER_SANDBOX */, struct sandbox_spec *sp, struct err *e);
 http_handler e2b_volumes, e2b_volume_new, e2b_volume_get, e2b_volume_delete, e2b_volume_content;
+/* -- snapshots.c -- */
+struct snapshot;
+struct snapshot *e2b_snapshot_find(struct api *a, const char *ref); /* NULL: no snapshot, or not a reference */
+void e2b_snapshot_found(const struct snapshot *s, struct e2b_found *ret);
+bool e2b_snapshot_delete(struct http_stream *s, struct api *a, const char *ref); /* false: not a snapshot's, nothing was done */
+http_handler e2b_fork, e2b_snapshot_take, e2b_snapshots;
 http_handler e2b_pause, e2b_connect, e2b_resume; /* lifecycle.c */
 /* -- network.c -- */
 struct network_spec;

@@ -219,6 +219,8 @@ void e2b_template_delete(struct http_stream *s, void *a)
     struct e2b_ref ref;
     const struct template *core;
     struct err e;
+    if (e2b_snapshot_delete(s, a, http_param(s, "tid").p))
+        return;
     struct e2b_template *t = ours(s, a, http_param(s, "tid").p, &ref, &core);
     if (t) {
         delete_ours(s, a, t);

@@ -172,15 +172,6 @@ void snapshots_delete(struct http_stream *s, void *a)
 }
 
 /* ---- fork ---- */
-static void end_children(struct core *c, const struct fork_child *child, unsigned n)
-{
-    for (unsigned i = 0; i < n; i++) {
-        struct sandbox *sb = *child[i].id ? sandbox_find(c, child[i].id, NULL) : NULL;
-        if (sb)
-            (void)sandbox_kill(sb, END_KILLED, "the client left before it was created", NULL, NULL, NULL); /* refused only when it is ending */
-    }
-}
-
 static void put_child(struct jw *w, struct req *r, const struct fork_child *c)
 {
     struct err e = c->err;
@@ -199,7 +190,7 @@ static void on_forked(void *arg, const struct snapshot *of, const struct fork_ch
     struct req *r = arg;
     struct api *a = r->api;
     if (!req_back(r)) {
-        end_children(api_core(a), child, n); /* nobody knows their ids */
+        fork_undo(api_core(a), child, n); /* nobody knows their ids */
         return;
     }
     if (e) {

@@ -81,13 +81,7 @@ describe('one sandbox', () => {
     const r = await (await get(`/sandboxes/${sbx.sandboxId}/logs`)).json()
     assert.ok(Array.isArray(r.logs) && Array.isArray(r.logEntries))
   })
-  it('refuses what does not exist yet, in E2B\'s form', async () => {
-    for (const what of ['fork', 'snapshots']) {
-      const r = await post(`/sandboxes/${sbx.sandboxId}/${what}`, {})
-      assert.equal(r.status, 501)
-      assert.equal((await r.json()).code, 501)
-      assert.equal((await post(`/sandboxes/i00000000000000000000/${what}`, {})).status, 404)
-    }
+  it('refuses to resume what runs', async () => {
     assert.equal((await post(`/sandboxes/${sbx.sandboxId}/resume`, {})).status, 409)
   })
 })

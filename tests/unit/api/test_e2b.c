@@ -237,8 +237,40 @@ TEST(api, errors_have_e2bs_form)
     HAS(x, "{\"code\":404,");
     fx_ask(x, "PATCH", "/sandboxes", NULL);
     HAS(x, "{\"code\":405,");
-    fx_ask(x, "POST", "/sandboxes/" ID "/fork", "{}");
-    HAS(x, "{\"code\":501,");
+    fx_ask(x, "POST", "/sandboxes/" ID "/fork", "{\"count\":101}");
+    HAS(x, "{\"code\":400,");
+    fx_free(x);
+}
+TEST(api, snapshots_and_forks)
+{
+    struct fx *x = fx_new();
+    struct fork_child child[2] = {{.id = ID}};
+    err_set(&child[1].err, E_QUOTA, "too many");
+    fx_begin(x, "POST", "/sandboxes/" ID "/fork", "{\"count\":2}");
+    fx_turn(x, 5);
+    CHECK(SN.fork.count == 2 && SN.fork.timeout_s == 300);
+    CHECK(SN.forked);
+    SN.forked(SN.arg, &fake_snapshot, child, 2, NULL);
+    fx_until(x, "HTTP/1.1 201");
+    HAS(x, "[{\"sandbox\":{\"sandboxID\":\"" ID "\"");
+    HAS(x, "{\"error\":{\"code\":429,\"message\":\"too many\"}}]");
+    fx_begin(x, "POST", "/sandboxes/" ID "/snapshots", "{\"name\":\"First:v1\"}");
+    fx_turn(x, 5);
+    CHECK(SN.cb);
+    SN.cb(SN.arg, &fake_snapshot, NULL);
+    fx_until(x, "HTTP/1.1 201");
+    HAS(x, "{\"snapshotID\":\"hutch/first:default\",\"names\":[\"hutch/first\"]}");
+    fx_ask(x, "POST", "/sandboxes/" ID "/snapshots", "{\"name\":\"a b\"}");
+    HAS(x, "HTTP/1.1 400");
+    fx_ask(x, "GET", "/snapshots?name=first&limit=1", NULL);
+    HAS(x, "X-Next-Token: 1000000000");
+    fx_ask(x, "GET", "/snapshots?name=other", NULL);
+    HAS(x, "\r\n\r\n[]");
+    fx_begin(x, "DELETE", "/templates/hutch%2Ffirst%3Adefault", NULL);
+    fx_turn(x, 5);
+    CHECK(SN.deleted);
+    SN.deleted(SN.arg, NULL);
+    fx_until(x, "HTTP/1.1 204");
     fx_free(x);
 }
 TEST(api, pause_connect_and_resume)
