@@ -46,6 +46,11 @@ describe('environment', () => {
     assert.equal(await out('echo "$FOO $ONE"'), 'bar')
     assert.equal(await out('sudo printenv ONE || echo none', { envs: { ONE: '1' } }), 'none')
   })
+  it('has the PATH it was given, also in a login shell', async (t) => {
+    if (/id -u/.test((await out('grep "^if.*id -u" /etc/profile || true')))) return t.skip('this template base was built by an earlier version')
+    assert.equal(await out('echo $PATH', { envs: { PATH: '/opt/mine:/usr/bin:/bin' } }), '/opt/mine:/usr/bin:/bin')
+    assert.match(await out('echo $PATH'), /\/usr\/local\/bin:.*\/usr\/sbin/)
+  })
 })
 
 describe('commands', () => {
