@@ -3,7 +3,7 @@
  *
  * With --watch two processes: the spawner, and a watcher that does nothing but
  * wait for its end and start it again when a signal ended it. hutchd could not:
- * it has given up root by then. docs/decisions/021-spawner-watched.md */
+ * it has given up root by then. docs/decisions/022-spawner-watched.md */
 #include "base/log.h"
 #include "base/str.h"
 #include "spawn/server.h"

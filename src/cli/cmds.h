@@ -1,5 +1,4 @@
-/* Every verb, by name; each is defined in its cmd_<verb>.c (verbs whose feature
- * is a single call share cmd_later.c). */
+/* Every verb, by name; each is defined in its cmd_<verb>.c, or beside the verb it belongs to. */
 #pragma once
 #include "cli/cli.h"
 extern const struct cmd cmd_up, cmd_down, cmd_run, cmd_create, cmd_ls, cmd_info, cmd_exec, cmd_sh, cmd_cp, cmd_logs, cmd_kill, cmd_timeout, cmd_keepalive,

@@ -47,7 +47,6 @@ void machine_put(struct jw *w, const struct vm_machine *m)
         jw_strz(w, m->layers.id[i]);
     jw_end(w);
     jw_kv_u64(w, "top", m->top);
-    jw_kv_bool(w, "switching", m->switching);
 }
 
 static int text(struct json *j, const char *key, char *out, size_t size, struct err *e)
@@ -96,7 +95,7 @@ int machine_get(struct json *j, struct vm_machine *ret, struct err *e)
         json_i64(j, "disk_mib", 1, SP_DISK_MAX, 0, &disk, e) || text(j, "variant", m.key, sizeof m.key, e) ||
         text(j, "variant_ram", m.ram_sha256, sizeof m.ram_sha256, e) || text(j, "variant_disk", m.disk_sha256, sizeof m.disk_sha256, e) ||
         json_str(j, "image", &image, false, e) || (image.p && get_id(image, m.image, e)) || json_bool(j, "booted", false, &m.booted, e) ||
-        get_layers(j, &m.layers, e) || json_i64(j, "top", 0, 1000000, 0, &top, e) || json_bool(j, "switching", false, &m.switching, e))
+        get_layers(j, &m.layers, e) || json_i64(j, "top", 0, 1000000, 0, &top, e))
         return -1;
     if (!ram || !cpus || !disk)
         return err_set(e, E_INVALID, "a size is missing");

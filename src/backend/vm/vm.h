@@ -124,7 +124,6 @@ struct vm_machine {
     bool booted;                                        /* its RAM began empty: booted from its disk, not restored */
     struct vm_layers layers;
     uint32_t top;                                       /* its own disk: disk.qcow2, disk-1.qcow2, … */
-    bool switching;                                     /* a new top is being put on (a snapshot is taken) */
 };
 int vm_machine_read(int home_fd, const char *box_id, struct vm_machine *ret, struct err *e); /* blocks */
 

@@ -1,5 +1,4 @@
-/* Verbs whose feature the daemon may not have yet: each makes its documented
- * call and shows the answer, or the server's own refusal. Nothing is faked. */
+/* hutch eval: a cell in a sandbox's code context, or one program in an isolate. */
 #include "base/cleanup.h"
 #include "cli/cmds.h"
 #include "cli/eval.h"
@@ -57,25 +56,6 @@ static int exec_eval(struct cli *x, struct args *a)
     return rc;
 }
 
-/* Standard input and output as an MCP transport: a message per line, each one POSTed to /mcp. */
-static int exec_mcp(struct cli *x, struct args *a)
-{
-    auto_free char *line = NULL;
-    size_t cap = 0;
-    ssize_t n;
-    (void)a;
-    while ((n = getline(&line, &cap, stdin)) > 0) {
-        struct buf body = {.p = line, .n = (size_t)n};
-        auto_json j = NULL;
-        if (api_call(x, "POST", "/mcp", &body, &j))
-            return cli_fail(x);
-        if (j)
-            json_print(j);
-        (void)fflush(stdout);
-    }
-    return 0;
-}
-
 static const struct opt eval_opts[] = {{"language", 'l', 's', "LANG", "python, js, ts, bash, r or java (python); in an isolate python, js, php or ruby", "python js ts bash r java php ruby"},
                                        {"isolation", 0, 's', "TIER", "vm, container, auto (auto), or isolate: no sandbox, one program, its value", "vm container isolate auto"},
                                        {"timeout", 0, 's', "S", "seconds it may take", NULL},
@@ -87,4 +67,3 @@ static const struct opt eval_opts[] = {{"language", 'l', 's', "LANG", "python, j
                                        OPT_JSON,
                                        OPT_END};
 const struct cmd cmd_eval = {.name = "eval", .usage = "[-l LANG] [--in ID] CODE|-", .help = "evaluate code and show its results", .opts = eval_opts, .min = 1, .max = 1, .exec = exec_eval};
-const struct cmd cmd_mcp = {.name = "mcp", .usage = "", .help = "speak MCP on standard input and output", .exec = exec_mcp};
