@@ -9,7 +9,7 @@ _hutch_from() {
     esac
     mapfile -t COMPREPLY < <(compgen -W "$w" -- "$cur")
 }
-_hutch_verbs='up down run create ls info exec sh cp logs kill timeout keepalive ps pause resume recover fork snapshot snapshots eval template volume key net url metrics top events egress doctor bench mcp completion version help'
+_hutch_verbs='up down run create ls info exec sh cp logs kill timeout keepalive ps pause resume recover fork snapshot snapshots rollback eval template volume key secret net url metrics top events egress doctor bench mcp completion version help'
 _hutch() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb='' sub='' i words='' opts='' args=''
     COMPREPLY=()
@@ -24,6 +24,7 @@ _hutch() {
     case $prev in
     --name) _hutch_from ''; return ;;
     --template) _hutch_from '@template'; return ;;
+    --snapshot) _hutch_from ''; return ;;
     --isolation) _hutch_from 'vm container gvisor isolate auto'; return ;;
     --cpu) _hutch_from ''; return ;;
     --memory) _hutch_from ''; return ;;
@@ -31,16 +32,23 @@ _hutch() {
     --timeout) _hutch_from ''; return ;;
     --env) _hutch_from ''; return ;;
     --net) _hutch_from 'none open allow='; return ;;
+    --preview) _hutch_from 'public token'; return ;;
     --volume) _hutch_from ''; return ;;
     --meta) _hutch_from ''; return ;;
     --input) _hutch_from ''; return ;;
     --function) _hutch_from ''; return ;;
     --user) _hutch_from ''; return ;;
     --cwd) _hutch_from ''; return ;;
-    --on-timeout|--on-idle) _hutch_from 'kill pause'; return ;;
+    --on-timeout) _hutch_from 'kill pause'; return ;;
+    --idle) _hutch_from ''; return ;;
+    --on-idle) _hutch_from 'kill pause'; return ;;
+    --max-lifetime) _hutch_from ''; return ;;
     --state) _hutch_from 'creating running paused stopping gone failed'; return ;;
     --limit) _hutch_from ''; return ;;
     --count) _hutch_from ''; return ;;
+    --expires) _hutch_from ''; return ;;
+    --keep) _hutch_from ''; return ;;
+    --of) _hutch_from '@id'; return ;;
     --language) _hutch_from 'python js ts bash r java php ruby'; return ;;
     --in) _hutch_from '@id'; return ;;
     --save) _hutch_from '@file'; return ;;
@@ -49,18 +57,21 @@ _hutch() {
     --builtin) _hutch_from 'base code-interpreter isolate'; return ;;
     --size) _hutch_from ''; return ;;
     --inodes) _hutch_from ''; return ;;
+    --calls) _hutch_from ''; return ;;
+    --bytes) _hutch_from ''; return ;;
+    --policy) _hutch_from '@file'; return ;;
     --interval) _hutch_from ''; return ;;
     --since) _hutch_from ''; return ;;
     --rounds) _hutch_from ''; return ;;
     esac
     case $verb in
-    template|volume|key) [[ -n $sub ]] && verb+=" $sub" ;;
+    template|volume|key|secret) [[ -n $sub ]] && verb+=" $sub" ;;
     esac
     case $verb in
     'up') opts='--foreground --json --help' args='' ;;
     'down') opts='--keep --help' args='' ;;
-    'run') opts='--name --template --isolation --cpu --memory --disk --timeout --env --net --volume --meta --input --function --user --cwd --tty --keep --no-build --help' args='@file' ;;
-    'create') opts='--name --template --isolation --cpu --memory --disk --timeout --env --net --volume --meta --on-timeout --idle --on-idle --max-lifetime --auto-resume --no-build --json --help' args='' ;;
+    'run') opts='--name --template --snapshot --isolation --cpu --memory --disk --timeout --env --net --preview --volume --meta --input --function --user --cwd --tty --keep --no-build --help' args='@file' ;;
+    'create') opts='--name --template --snapshot --isolation --cpu --memory --disk --timeout --env --net --preview --volume --meta --on-timeout --idle --on-idle --max-lifetime --auto-resume --no-build --json --help' args='' ;;
     'ls') opts='--all --state --template --meta --quiet --json --help' args='' ;;
     'info') opts='--json --help' args='@id' ;;
     'exec') opts='--user --cwd --env --detach --tty --timeout --help' args='@id' ;;
@@ -69,17 +80,18 @@ _hutch() {
     'logs') opts='--limit --json --help' args='@id' ;;
     'kill') opts='--help' args='@id' ;;
     'timeout') opts='--json --help' args='@id' ;;
-    'recover') opts='--json --help' args='@id' ;;
     'keepalive') opts='--json --help' args='@id' ;;
     'ps') opts='--json --help' args='@id' ;;
-    'pause') opts='--json --help' args='@id' ;;
-    'resume') opts='--json --help' args='@id' ;;
-    'fork') opts='--count --json --help' args='@id' ;;
-    'snapshot') opts='--name --json --help' args='@id' ;;
-    'snapshots') opts='--json --help' args='' ;;
+    'pause') opts='--files-only --standby --json --help' args='@id' ;;
+    'resume') opts='--timeout --cold --json --help' args='@id' ;;
+    'recover') opts='--json --help' args='@id' ;;
+    'fork') opts='--count --timeout --json --help' args='@id' ;;
+    'snapshot') opts='--name --files-only --expires --keep --json --help' args='@id' ;;
+    'snapshots') opts='--of --json --help' args='' ;;
+    'rollback') opts='--files-only --json --help' args='@id' ;;
     'eval') opts='--language --isolation --timeout --memory --input --function --in --template --save --json --help' args='' ;;
     'template') words='build ls show rm import --help' ;;
-    'template build') opts='--file --context --builtin --force --json --help' args='@template' ;;
+    'template build') opts='--file --context --net --builtin --force --json --help' args='@template' ;;
     'template ls') opts='--json --help' args='' ;;
     'template show') opts='--json --help' args='@template' ;;
     'template rm') opts='--help' args='@template' ;;
@@ -92,13 +104,17 @@ _hutch() {
     'key create') opts='--json --help' args='' ;;
     'key ls') opts='--json --help' args='' ;;
     'key revoke') opts='--help' args='' ;;
-    'net') opts='--json --help' args='@id' ;;
+    'secret') words='set ls rm --help' ;;
+    'secret set') opts='--calls --bytes --json --help' args='' ;;
+    'secret ls') opts='--json --help' args='' ;;
+    'secret rm') opts='--help' args='' ;;
+    'net') opts='--policy --json --help' args='@id' ;;
     'url') opts='--json --help' args='@id' ;;
     'metrics') opts='--json --help' args='@id' ;;
     'top') opts='--interval --once --json --help' args='' ;;
     'events') opts='--follow --since --json --help' args='@id' ;;
-    'egress') opts='--json --help' args='@id' ;;
-    'doctor') opts='--json --help' args='' ;;
+    'egress') opts='--denied --name --verify --json --help' args='@id' ;;
+    'doctor') opts='--network --isolation --json --help' args='' ;;
     'bench') opts='--rounds --isolation --template --json --help' args='' ;;
     'mcp') opts='--help' args='' ;;
     'completion') opts='--help' args='bash' ;;

@@ -20,6 +20,7 @@ const struct schema schemas[] = {
     {"Snapshot", "id!:s name!:s? sandbox!:s template!:s template_id!:s tier!:=vm|container memory!:b cpu!:n memory_mib!:i disk_mib!:i created_at!:t "
                  "expires_at!:t? parent!:s? memory_bytes!:i disk_bytes!:i downtime_ms!:n users!:i"},
     {"SnapshotList", "snapshots!:[Snapshot] next!:s? bytes!:i"},
+    {"SandboxRollback", "snapshot!:s memory:b"},
     {"SandboxFork", "count:i timeout_s:i memory:b"},
     {"Forked", "sandbox:Sandbox error:Error"},
     {"ForkList", "forks!:[Forked] memory!:b downtime_ms!:n"},

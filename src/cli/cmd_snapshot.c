@@ -130,6 +130,25 @@ static int exec_snapshots(struct cli *x, struct args *a)
     return 0;
 }
 
+/* ---- rollback ---- */
+static int exec_rollback(struct cli *x, struct args *a)
+{
+    auto_buf b = {0};
+    struct jw w;
+    jw_init(&w, &b);
+    jw_obj(&w);
+    jw_kv_str(&w, "snapshot", a->v[1]);
+    if (args_flag(a, "files-only"))
+        jw_kv_bool(&w, "memory", false);
+    jw_end(&w);
+    auto_json sb = NULL;
+    if (on_sandbox(x, a->v[0], "rollback", &b, &sb))
+        return cli_fail(x);
+    if (args_flag(a, "json"))
+        json_print(sb);
+    return 0;
+}
+
 /* ---- fork ---- */
 static int exec_fork(struct cli *x, struct args *a)
 {
@@ -175,7 +194,9 @@ static const struct opt snap_opts[] = {{"name", 'n', 's', "NAME", "a name for it
                                        OPT_JSON,
                                        OPT_END};
 static const struct opt list_opts[] = {{"of", 0, 's', "ID", "only of this sandbox", "@id"}, OPT_JSON, OPT_END};
+static const struct opt back_opts[] = {{"files-only", 0, 'f', NULL, "leave the snapshot's memory out: it boots on the files", NULL}, OPT_JSON, OPT_END};
 #define ONE_ID .min = 1, .max = 1, .words = "@id"
 const struct cmd cmd_fork = {.name = "fork", .usage = "ID [-n N]", .help = "copy a running sandbox and print the copies' ids", .opts = fork_opts, ONE_ID, .exec = exec_fork};
 const struct cmd cmd_snapshot = {.name = "snapshot", .usage = "ID [--name N]", .help = "keep the state of a sandbox and print the snapshot's id", .opts = snap_opts, ONE_ID, .exec = exec_snapshot};
 const struct cmd cmd_snapshots = {.name = "snapshots", .usage = "[rm NAME…]", .help = "list snapshots as a tree; rm deletes some", .opts = list_opts, .max = -1, .exec = exec_snapshots};
+const struct cmd cmd_rollback = {.name = "rollback", .usage = "ID SNAPSHOT", .help = "make a running sandbox what it was in one of its snapshots", .opts = back_opts, .min = 2, .max = 2, .words = "@id", .exec = exec_rollback};

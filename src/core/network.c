@@ -9,6 +9,7 @@
 #include "core/network_int.h"
 #include "core/preset.h"
 #include "core/secret.h"
+#include "core/snapshot.h"
 #include "core/trust.h"
 #include "crypto/x509.h"
 #include <stdio.h>
@@ -464,7 +465,7 @@ static void begin(void *arg, const struct err *e)
         free(j);
         return;
     }
-    j->creating = sb->state == SB_CREATING;
+    j->creating = sb->state == SB_CREATING || sandbox_rolling_back(sb);
     j->box_pending = true;
     if (network_mode(sb) != POLICY_NONE) {
         j->gate_pending = true;

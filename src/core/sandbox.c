@@ -533,7 +533,7 @@ void sandbox_tell_identity(struct sandbox *sb, box_cb *cb, void *arg)
     sha256_hex(seed, strlen(seed), machine_id);
     machine_id[32] = 0;
     struct box_identity id = {.sandbox = sb->id, .hostname = sb->name ? sb->name : sb->id, .env = &env, .files = &files, .generation = sb->generation,
-                              .machine_id = machine_id, .takeover = sb->state == SB_RUNNING && sb->life.paused != PAUSE_DISK,
+                              .machine_id = machine_id, .takeover = sb->state == SB_RUNNING && sb->life.paused != PAUSE_DISK && !sandbox_rolling_back(sb),
                               /* from disk, or from standby under another daemon: frozen until it is told to thaw */
                               .resume = sb->life.paused != PAUSE_NONE && sb->life.memory && sb->tier == TIER_VM};
     id.user = t && t->user ? t->user : "user";

@@ -210,7 +210,7 @@ unsigned snapshot_users(const struct snapshot *s)
     unsigned n = 0;
     for (size_t i = 0; (en = map_next(&s->core->sandboxes, &i));) { /* a container needs it until it has its copy */
         const struct sandbox *sb = en->value;
-        n += (s->tier == TIER_VM ? sb->state != SB_GONE : sb->state == SB_CREATING) && stands_on(sandbox_base(sb), s);
+        n += ((s->tier == TIER_VM ? sb->state != SB_GONE : sb->state == SB_CREATING) && stands_on(sandbox_base(sb), s)) || stands_on(sandbox_coming_base(sb), s);
     }
     for (size_t i = 0; (en = map_next(&s->core->snapshots, &i));)
         n += stands_on(((struct snapshot *)en->value)->base, s);

@@ -65,6 +65,10 @@ size_t snapshot_list(struct core *c, const struct snapshot_filter *f, struct sna
 const char *sandbox_base(const struct sandbox *sb); /* the snapshot it stands on; NULL */
 const char *sandbox_last_snapshot(const struct sandbox *sb); /* the one it took last, or came from; NULL */
 void sandbox_stands_on(struct sandbox *sb, const struct snapshot *s);
+/* The sandbox becomes what it was in that snapshot of its own. boot: on the files alone. Calls wait meanwhile. */
+int sandbox_rollback(struct sandbox *sb, const struct snapshot *s, bool boot, sandbox_cb *done, void *arg, struct err *e);
+bool sandbox_rolling_back(const struct sandbox *sb);
+const char *sandbox_coming_base(const struct sandbox *sb); /* the snapshot it is being rolled back to; NULL */
 /* Fits it what the caller asks for? Fills what he left open. */
 int snapshot_fit(const struct snapshot *s, struct sandbox_spec *spec, struct err *e);
 

@@ -67,8 +67,11 @@ void transit_end(struct transit *t, const struct err *e)
     prime_cancel(t->prime);
     if (sb)
         sb->transit = NULL;
-    if (t->on_end)
+    if (t->on_end) {
+        t->refs++; /* callbacks that come back inside must not bury it */
         t->on_end(t, e ? &copy : NULL);
+        t->refs--;
+    }
     list_init(&all);
     list_each(w, &t->waiters, link) {
         list_del(&w->link);

@@ -1,4 +1,4 @@
-/* Inside of pause.c, resume.c, snapshot_take.c and transit.c: what is under way with a sandbox.
+/* Inside of pause.c, resume.c, snapshot_take.c, rollback.c and transit.c: what is under way with a sandbox.
  *
  * A transition belongs to its sandbox and ends exactly once (transit_end): done,
  * failed, or aborted because the sandbox is killed or lost. Agent calls, vm
@@ -8,7 +8,7 @@
 #include "core/internal.h"
 #include "core/pause.h"
 
-enum transit_kind { PAUSE, RESUME, SNAPSHOT /* it runs all the while: calls do not wait for it */ };
+enum transit_kind { PAUSE, RESUME, ROLLBACK, SNAPSHOT /* it runs all the while: calls do not wait for it */ };
 
 struct vm_saving;
 struct prime;
@@ -26,6 +26,9 @@ struct transit {
     struct prime *prime;
     struct taking *taking; /* SNAPSHOT */
     void (*on_end)(struct transit *t, const struct err *e /* NULL: well */); /* may be NULL */
+    char base[22];         /* ROLLBACK: the snapshot; */
+    char other[22];        /* the box of the two that the sandbox has not (now); "" */
+    bool boots, changed;   /* on files alone; the sandbox has the new one (now) */
     bool frozen, stopped;  /* PAUSE: how far it got */
     bool deepen;           /* PAUSE: it was in standby */
     bool committed;        /* RESUME: the row says it runs */

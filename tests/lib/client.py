@@ -515,6 +515,9 @@ class Box:
     def snapshot(self, deadline=60, **members):
         return self.c.call("POST", self.p + "/snapshots", json_body=members, deadline=deadline).json()
 
+    def rollback(self, snapshot, deadline=120, **members):
+        return self.c.call("POST", self.p + "/rollback", json_body={"snapshot": snapshot, **members}, deadline=deadline).json()
+
     def fork(self, deadline=120, **members):
         return self.c.call("POST", self.p + "/fork", json_body=members, deadline=deadline).json()
 

@@ -1,7 +1,8 @@
-/* Pause, resume, recover. */
+/* Pause, resume, recover, rollback. */
 #include "api/native/native.h"
 #include "api/params.h"
 #include "core/pause.h"
+#include "core/snapshot.h"
 
 static void reply_one(struct req *r, const struct sandbox *sb)
 {
@@ -130,3 +131,31 @@ static void on_recover(struct http_stream *s, void *a, const char *p, size_t n)
     }
 }
 void sandboxes_recover(struct http_stream *s, void *a) { api_body(a, s, on_recover); }
+
+/* ---- rollback ---- */
+static void on_rollback(struct http_stream *s, void *a, const char *p, size_t n)
+{
+    struct err e;
+    const char *name;
+    bool memory;
+    struct sandbox *sb = api_sandbox(a, s);
+    if (!sb)
+        return;
+    auto_json j = body_parse(p, n, "SandboxRollback", &e);
+    if (!j || body_name(j, "snapshot", &name, true, &e) || json_bool(j, "memory", true, &memory, &e)) {
+        problem_about(s, &e, ABOUT_REQUEST);
+        return;
+    }
+    struct snapshot *to = snapshot_find(api_core(a), name, &e);
+    if (to && json_has(j, "memory") && memory && !to->memory) {
+        err_set(&e, E_INVALID, "memory: the snapshot holds none");
+        to = NULL;
+    }
+    struct req *r = req_new(a, s, sizeof *r, NULL);
+    req_hold(r);
+    if (!to || sandbox_rollback(sb, to, !memory, on_moved, r, &e)) {
+        (void)req_back(r); /* it will not come */
+        req_fail(r, &e, ABOUT_SNAPSHOT);
+    }
+}
+void sandboxes_rollback(struct http_stream *s, void *a) { api_body(a, s, on_rollback); }

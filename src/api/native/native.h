@@ -13,7 +13,7 @@ extern const struct api_route native_routes[];
 extern const size_t native_nroutes;
 
 /* sandboxes.c */
-http_handler sandboxes_create, sandboxes_list, sandboxes_get, sandboxes_patch, sandboxes_delete, sandboxes_timeout, sandboxes_keepalive, sandboxes_pause, sandboxes_resume, sandboxes_recover;
+http_handler sandboxes_create, sandboxes_list, sandboxes_get, sandboxes_patch, sandboxes_delete, sandboxes_timeout, sandboxes_keepalive, sandboxes_pause, sandboxes_resume, sandboxes_recover, sandboxes_rollback;
 void put_sandbox(struct jw *w, const struct sandbox *sb);
 void put_time(struct jw *w, const char *key, int64_t wall_ns); /* 0: null */
 /* exec.c, exec_stream.c */

@@ -25,6 +25,8 @@ const struct api_route native_routes[] = {
                NULL, "SandboxRecover", "200 Recovered"},
     {"POST",   SB "/fork", sandboxes_fork, 0, "forkSandbox", "Copies of it: a VM's with its memory and processes, a container's with its files. One entry for each, a sandbox or an error",
                NULL, "SandboxFork", "201 ForkList"},
+    {"POST",   SB "/rollback", sandboxes_rollback, 0, "rollbackSandbox", "Make it what it was in one of its snapshots; it keeps id, name, network and deadlines. memory=false boots the files",
+               NULL, "SandboxRollback", "200 Sandbox"},
     {"POST",   SB "/snapshots", snapshots_take, 0, "takeSnapshot", "Keep its state as it is now; it goes on. memory=false keeps files only", NULL, "SnapshotCreate", "201 Snapshot"},
 
     {"POST",   SB "/exec", exec_post, ROUTE_WAKE, "exec", "Run a command: wait for it, stream it as JSON lines (stream), or leave it running (background)",

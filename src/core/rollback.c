@@ -1,0 +1,168 @@
+/* Back to a snapshot, in place: the same sandbox, its id, name, tokens, network
+ * and deadlines, on a machine made of the snapshot.
+ *
+ * The machine it has goes on, out of reach, until the other one is configured
+ * and the row names it; then it is removed. Whoever dies before that row finds
+ * the old machine, afterwards the new one, and the one that no row names is
+ * swept. If anything fails the sandbox keeps the machine it had. */
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/agent.h"
+#include "core/context.h"
+#include "core/prime.h"
+#include "core/snapshot.h"
+#include "core/template.h"
+#include "core/transit.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LIMIT_NS (300 * NS_PER_S) /* a boot with a START and a READY */
+
+bool sandbox_rolling_back(const struct sandbox *sb) { return sb->transit && sb->transit->kind == ROLLBACK; }
+const char *sandbox_coming_base(const struct sandbox *sb) { return sandbox_rolling_back(sb) ? sb->transit->base : NULL; }
+
+/* However it ended: of the two machines the one that the sandbox has not goes. */
+static void on_end(struct transit *t, const struct err *e)
+{
+    struct box *b = *t->other ? map_get(&t->core->boxes, t->other) : NULL;
+    if (e)
+        log_warn("sandbox %s: not rolled back: %s", t->id, e->msg);
+    if (b)
+        box_remove(b, NULL, NULL);
+    snapshots_collect(t->core);
+}
+
+static void change_box(struct transit *t, struct sandbox *sb, struct box *to)
+{
+    sb->box->owner = NULL;
+    memcpy(t->other, sb->box->id, sizeof t->other);
+    sb->box = to;
+    to->owner = sb;
+    memcpy(sb->box_id, to->id, sizeof sb->box_id);
+}
+
+static void undo(struct transit *t, const struct err *e)
+{
+    struct sandbox *sb = transit_owner(t);
+    struct box *old = map_get(&t->core->boxes, t->other);
+    struct err why = *e;
+    char m[300];
+    if (!old || old->removing || old->phase != BOX_LIVE) {
+        (void)snprintf(m, sizeof m, "it could not be rolled back (%s), and the machine it had has ended", why.msg);
+        sandbox_box_ended(sb, END_HOST_FAULT, m, true); /* ends the transition */
+        return;
+    }
+    change_box(t, sb, old);
+    sb->generation--;
+    transit_end(t, &why);
+}
+
+static void stored(void *arg, const struct err *e)
+{
+    struct transit *t = arg;
+    struct sandbox *sb = transit_owner(t);
+    if (!transit_back(t) || !sb)
+        return;
+    if (e) { /* which of the two the row names is not known: none may go on as if it were */
+        sandbox_box_ended(sb, END_HOST_FAULT, "its rollback could not be stored", true);
+        return;
+    }
+    event_emit(t->core, "sandbox.rolled-back", sb->id, NULL);
+    log_debug("sandbox %s rolled back in %lld us", sb->id, (long long)(clock_mono() - t->begun) / 1000);
+    transit_end(t, NULL);
+}
+
+static void commit(struct transit *t)
+{
+    struct sandbox *sb = transit_owner(t);
+    timer_stop(&t->deadline);
+    sandbox_stands_on(sb, map_get(&t->core->snapshots, t->base)); /* there: it is in use */
+    free(sb->kernel), free(sb->start_path);
+    sb->kernel = xstrdup(sb->box->kernel);
+    sb->start_path = xstrdup(t->boots ? "boot" : "snapshot");
+    sb->start_ms = (double)(clock_mono() - t->begun) / 1e6;
+    sandbox_store_durable(sb, stored, transit_hold(t));
+}
+
+static void commands_ready(void *arg, const struct err *e)
+{
+    struct transit *t = arg;
+    t->prime = NULL;
+    if (e)
+        undo(t, e);
+    else
+        commit(t);
+}
+
+static void configured(void *arg, struct box *b, const struct err *e)
+{
+    struct transit *t = arg;
+    struct sandbox *sb = transit_owner(t);
+    if (!transit_back(t) || !sb)
+        return;
+    if (e) {
+        undo(t, e);
+        return;
+    }
+    const struct template *tp = map_get(&t->core->templates, sb->template_id);
+    if (t->boots && tp && (tp->start || tp->ready))
+        t->prime = prime_start(t->core->loop, b->agent, tp->start, tp->ready, commands_ready, t);
+    else
+        commit(t);
+}
+
+static void started(void *arg, struct box *b, const struct err *e)
+{
+    struct transit *t = arg;
+    struct sandbox *sb = transit_owner(t);
+    struct err why;
+    if (!transit_back(t) || !sb)
+        return;
+    if (e) {
+        *t->other = 0; /* it removes itself */
+        transit_end(t, e);
+        return;
+    }
+    err_set(&why, E_CONFLICT, "sandbox %s is rolled back to snapshot %s", sb->id, t->base);
+    contexts_drop(sb, &why);
+    agent_cut(sb->box->agent, &why);
+    change_box(t, sb, b);
+    t->changed = true;
+    sb->generation++;
+    sandbox_configure(sb, configured, transit_hold(t));
+}
+
+static void on_deadline(void *arg)
+{
+    struct transit *t = arg;
+    struct err e;
+    err_set(&e, E_TIMEOUT, "the snapshot's machine was not ready within %d s", (int)(LIMIT_NS / NS_PER_S));
+    if (t->changed)
+        undo(t, &e);
+    else
+        transit_end(t, &e);
+}
+
+int sandbox_rollback(struct sandbox *sb, const struct snapshot *s, bool boot, sandbox_cb *done, void *arg, struct err *e)
+{
+    struct box_spec spec = sandbox_box_spec(sb);
+    if (sb->state != SB_RUNNING || !sb->box)
+        return transit_not_now(sb, sb->state == SB_PAUSED ? "rolled back; resume it first" : "rolled back", e);
+    if (sb->transit)
+        return err_set(e, E_CONFLICT, "sandbox %s is being copied or moved: try again in a moment", sb->id);
+    if (strcmp(s->sandbox, sb->id))
+        return err_set(e, E_INVALID, "snapshot '%s' was taken of another sandbox: create one of it instead", s->name ? s->name : s->id);
+    if (!list_empty(&sb->attachments))
+        return err_set(e, E_UNSUPPORTED, "a sandbox that has volumes cannot be rolled back: create one of the snapshot instead");
+    struct transit *t = transit_new(sb, ROLLBACK, on_deadline);
+    t->on_end = on_end;
+    t->boots = boot || !s->memory;
+    memcpy(t->base, s->id, sizeof t->base);
+    transit_wait(t, done, arg, false);
+    timer_arm(&t->deadline, LIMIT_NS);
+    struct box *b = box_start_from(sb->core, &spec, s->id, t->boots, started, transit_hold(t));
+    memcpy(t->other, b->id, sizeof t->other);
+    return 0;
+}
