@@ -9,6 +9,14 @@ from keeper import keeper
 BOTH = ("vm", "container")
 
 
+def attempt(box, s):
+    """A rollback that something else may end."""
+    try:
+        return box.rollback(s["id"])
+    except Exception as e:
+        return e
+
+
 @tiers(*BOTH)
 @timeout(240)
 def becomes_what_it_was(t):
@@ -100,13 +108,7 @@ def killed_at_any_moment(t):
         box.put("f", b"2")
         had = box.info()["box"]
         th = Threads()
-
-        def back():
-            try:
-                return box.rollback(s["id"])
-            except Exception as e:
-                return e
-        th.go(back)
+        th.go(attempt, box, s)
         time.sleep(delay)
         t.d.sigkill()
         th.join(60)
@@ -124,13 +126,7 @@ def kill_meanwhile(t):
         box = t.box()
         s = box.snapshot()
         th = Threads()
-
-        def back():
-            try:
-                return box.rollback(s["id"])
-            except Exception as e:
-                return e
-        th.go(back)
+        th.go(attempt, box, s)
         time.sleep(delay)
         box.kill()
         th.join(60)

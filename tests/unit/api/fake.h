@@ -470,7 +470,7 @@ static struct snapshot fake_snapshot = {.id = "s00000000000000000001", .name = (
                                         .template_name = (char *)(uintptr_t)"base", .tier = TIER_VM, .memory = true, .cpu_millis = 1500, .memory_mib = 512,
                                         .disk_mib = 4096, .created_ns = 1000000000, .memory_bytes = 7, .disk_bytes = 5, .downtime_ns = 12340000};
 static struct { snapshot_cb *cb; void *arg; struct snapshot_spec spec; struct fork_spec fork; fork_cb *forked; void (*deleted)(void *, const struct err *);
-                struct snapshot_filter filter; struct buf name; } SN;
+                struct snapshot_filter filter; struct buf name; sandbox_cb *back; bool boot; } SN;
 struct snapshot *snapshot_find(struct core *c, const char *n, struct err *e)
 {
     (void)c;
@@ -509,6 +509,12 @@ int sandbox_fork(struct sandbox *sb, const struct fork_spec *how, fork_cb *done,
 {
     (void)sb;
     SN.fork = *how, SN.forked = done, SN.arg = arg;
+    return fake_refuses(e) ? -1 : 0;
+}
+int sandbox_rollback(struct sandbox *sb, const struct snapshot *s, bool boot, sandbox_cb *done, void *arg, struct err *e)
+{
+    (void)sb, (void)s;
+    SN.back = done, SN.arg = arg, SN.boot = boot;
     return fake_refuses(e) ? -1 : 0;
 }
 

@@ -92,4 +92,23 @@ TEST(api, forks_are_told_one_by_one)
     fx_free(x);
 }
 
+TEST(api, a_sandbox_is_rolled_back)
+{
+    struct fx *x = fx_new();
+    fx_begin(x, "POST", "/v1/sandboxes/box/rollback", "{\"snapshot\":\"first\",\"memory\":false}");
+    fx_turn(x, 5);
+    CHECK(SN.back && SN.boot);
+    SN.back(SN.arg, &x->core.sb, NULL);
+    fx_until(x, "HTTP/1.1 200");
+    HAS(x, "{\"id\":\"" ID "\"");
+    fx_ask(x, "POST", "/v1/sandboxes/box/rollback", "{}");
+    HAS(x, "HTTP/1.1 400");
+    fx_ask(x, "POST", "/v1/sandboxes/box/rollback", "{\"snapshot\":\"other\"}");
+    HAS(x, "HTTP/1.1 404");
+    fake_snapshot.memory = false;
+    fx_ask(x, "POST", "/v1/sandboxes/box/rollback", "{\"snapshot\":\"first\",\"memory\":true}");
+    HAS(x, "HTTP/1.1 400");
+    fx_free(x);
+}
+
 TEST_MAIN
