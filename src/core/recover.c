@@ -41,7 +41,7 @@ static void one_less(struct recovery *r)
 static void release_id(struct recovery *r, const char *id);
 
 /* ---- adoption ---- */
-struct adoption { struct recovery *r; char sandbox[22]; bool frozen; /* a container that was on its way into standby */ };
+struct adoption { struct recovery *r; char sandbox[22]; };
 
 static void adopted(void *arg, struct box *b, const struct err *e)
 {
@@ -84,7 +84,7 @@ static void attached(void *arg, struct box *b, const struct err *e)
     }
     sb->box = b;
     b->owner = sb;
-    if (a->frozen)
+    if (sb->tier == TIER_CONTAINER) /* it may have been on its way into standby, and the row may not know it yet */
         box_freeze(b, false, thawed, a);
     else
         sandbox_configure(sb, adopted, a);
@@ -98,7 +98,6 @@ static void adopt(struct recovery *r, struct sandbox *sb)
     struct box_spec spec = sandbox_box_spec(sb);
     map_del(&r->alive, sb->box_id);
     r->waiting++;
-    a->frozen = sb->state == SB_PAUSING && sb->tier == TIER_CONTAINER;
     sb->state = SB_RUNNING; /* a pause that was under way did not happen: adoption thaws it */
     sb->life.paused = PAUSE_NONE;
     if (sb->tier == TIER_VM)
