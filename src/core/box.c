@@ -64,15 +64,24 @@ static struct box *box_new(struct core *c, const struct box_spec *spec)
 
 static void bury(void *arg) { free(arg); }
 
-static void box_free(struct box *b)
+void box_silence(struct box *b)
 {
-    timer_stop(&b->deadline);
+    struct err gone;
+    err_set(&gone, E_CANCELED, "it was removed meanwhile");
+    if (b->cb)
+        finish(b, &gone);
     agent_free(b->agent);
     b->agent = NULL;
     agent_free(b->volumes);
     b->volumes = NULL;
     vm_free(b->vm);
     b->vm = NULL;
+}
+
+static void box_free(struct box *b)
+{
+    timer_stop(&b->deadline);
+    box_silence(b);
     if (b->pidfd >= 0)
         (void)close(b->pidfd);
     list_del(&b->pool);
@@ -114,19 +123,9 @@ void box_remove(struct box *b, void (*done)(void *arg), void *arg)
     b->removing = true;
     b->phase = BOX_DEAD;
     b->owner = NULL;
-    if (b->cb) {
-        struct err gone;
-        err_set(&gone, E_CANCELED, "it was removed meanwhile");
-        finish(b, &gone);
-    }
+    box_silence(b);
     list_del(&b->pool);
     egress_drop(b->core, b->id);
-    agent_free(b->agent);
-    b->agent = NULL;
-    agent_free(b->volumes);
-    b->volumes = NULL;
-    vm_free(b->vm);
-    b->vm = NULL;
     struct sp_req q = {.op = b->keep_files ? SP_RELEASE : SP_REMOVE};
     memcpy(q.u.id.id, b->id, sizeof b->id);
     struct err e;

@@ -87,6 +87,9 @@ struct box *box_resume(struct core *c, const char *id, const struct box_spec *sp
 void box_freeze(struct box *b, bool on, box_cb *cb, void *arg);
 /* Take over a box of an earlier daemon; then box_configure() as usual (torn stream). */
 void box_adopt(struct core *c, const char *id, const struct box_spec *spec, box_cb *cb, void *arg);
+/* Nothing is heard of it any more: the operation in flight and calls under way fail now, those to its emulator are dropped.
+ * Then only box_remove. */
+void box_silence(struct box *b);
 /* Kill, clean, forget. done when the spawner said that nothing is left; b is freed after it. May be called at any phase. */
 void box_remove(struct box *b, void (*done)(void *arg), void *arg);
 void box_remove_files(struct core *c, const char *id, void (*done)(void *arg), void *arg); /* of a box that does not run */

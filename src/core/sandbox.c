@@ -298,15 +298,21 @@ static void release(struct sandbox *sb)
         map_del(&sb->core->names, sb->name);
 }
 
+static void cut_off(struct sandbox *sb)
+{
+    struct err gone;
+    volumes_disconnect(sb);
+    err_set(&gone, E_GONE, "sandbox %s is %s%s%.120s", sb->id, state_name(sb->state), sb->end_message ? ": " : "", sb->end_message ? sb->end_message : "");
+    contexts_drop(sb, &gone);
+}
+
 /* keep: its disk stays where it is, and so does its template. */
 static void drop_box(struct sandbox *sb, bool keep, void (*done)(void *arg), void *arg)
 {
     struct box *b = sb->box;
     bool files = sb->life.paused == PAUSE_DISK || sb->life.kept;
-    volumes_disconnect(sb);
     struct err gone;
-    err_set(&gone, E_GONE, "sandbox %s is %s%s%.120s", sb->id, state_name(sb->state), sb->end_message ? ": " : "", sb->end_message ? sb->end_message : "");
-    contexts_drop(sb, &gone);
+    cut_off(sb);
     sb->box = NULL;
     if (sb->prime) {
         err_set(&gone, E_CANCELED, "sandbox %s was killed while it was being created", sb->id);
@@ -360,9 +366,12 @@ int sandbox_kill(struct sandbox *sb, enum end_reason why, const char *message, s
     release(sb);
     network_ended(sb);
     sandbox_announce(sb);
-    if (has_row)
+    if (has_row) {
+        cut_off(sb);
+        if (sb->box)
+            box_silence(sb->box); /* what is under way with it ends with the transition that asked for it */
         sandbox_store(sb, stopping_stored, sandbox_ref_new(sb));
-    else
+    } else
         drop_box(sb, false, box_gone, sandbox_ref_new(sb));
     return 0;
 }
