@@ -228,7 +228,7 @@ def comes_and_goes(t):
         try:
             return value(t, "python", "2") == 2
         except ApiError as e:
-            true(e.code in ("guest",), e.code)
+            true(e.code in ("guest", "unavailable"), e.code)
             return False
     until(again, 20, "a new interpreter")
 
