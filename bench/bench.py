@@ -5,6 +5,7 @@ Machines are noisy: figures are medians (and p90) of interleaved samples, and
 the ratio is what to compare. Nothing is asserted. The daemon is started three
 times with different pools; baselines run on the same root file system.
 """
+import glob
 import json
 import os
 import re
@@ -324,7 +325,7 @@ def cells():
 def main():
     subprocess.run([os.path.join(HERE, "..", "tools", "run-e2e"), "--seed-only"], check=True)
     subprocess.run(["gcc", "-O2", "-o", HB, os.path.join(HERE, "hb.c"), "-lpthread"], check=True)
-    image = next(os.path.join(t, "rootfs.ext4") for t, _, f in os.walk(os.path.join(SEED, "templates")) if "rootfs.ext4" in f)
+    image = next(os.path.join(os.path.dirname(m), "rootfs.ext4") for m in glob.glob(os.path.join(SEED, "templates", "*", "manifest.json")) if json.load(open(m))["name"] == "base")
     root = Root(image)
     base = {}
     for name, argv in (("bwrap", root.bwrap()), ("runc run", root.runc()), ("systemd-nspawn", root.nspawn())):
