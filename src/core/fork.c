@@ -1,6 +1,7 @@
 #include "core/fork.h"
 #include "base/buf.h"
 #include "base/enc.h"
+#include "base/fault.h"
 #include "core/internal.h"
 #include "core/network.h"
 #include "core/volume.h"
@@ -31,6 +32,7 @@ static void born(void *arg, struct sandbox *sb, const struct err *e)
     struct birth b = *(struct birth *)arg;
     struct fork_child *c = &b.f->child[b.nth];
     free(arg);
+    fault("fork.born");
     if (sb)
         memcpy(c->id, sb->id, sizeof c->id);
     else
@@ -104,6 +106,7 @@ static void taken(void *arg, struct snapshot *s, const struct err *e)
         free(f);
         return;
     }
+    fault("fork.taken");
     memcpy(f->snapshot, s->id, sizeof f->snapshot);
     bear(f, sb, s);
     if (!f->waiting) { /* not one of them */

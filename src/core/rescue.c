@@ -1,6 +1,7 @@
 /* The way back of what failed. See pause.h. A failed sandbox with its disk is
  * first made a paused one without memory, durably, and then resumed: whatever
- * happens on the way, it is one or the other. */
+ * happens on the way, it is one or the other. Whoever asks while it is under way
+ * waits for it and gets the same answer. */
 #include "backend/vm/vm.h"
 #include "base/buf.h"
 #include "base/fault.h"
@@ -11,7 +12,8 @@
 #include "json/write.h"
 #include <string.h>
 
-struct rescue { struct core *core; char id[22]; struct resume_spec how; unsigned lost; recover_cb *done; void *arg; };
+struct waiter { struct list link; recover_cb *done; void *arg; };
+struct rescue { struct core *core; char id[22]; struct resume_spec how; unsigned lost; struct list waiters; };
 
 void recover_put_lost(struct jw *w, unsigned lost)
 {
@@ -23,6 +25,28 @@ void recover_put_lost(struct jw *w, unsigned lost)
         jw_strz(w, "writes");
     if (lost & LOST_VOLUMES)
         jw_strz(w, "volumes");
+}
+
+static void wait_for(struct rescue *r, recover_cb *done, void *arg)
+{
+    struct waiter *w = xcalloc(1, sizeof *w);
+    w->done = done, w->arg = arg;
+    list_add_tail(&r->waiters, &w->link);
+}
+
+/* Everybody who waits hears the same. */
+static void answer(struct rescue *r, struct sandbox *sb, const struct err *e)
+{
+    struct sandbox *now = map_get(&r->core->sandboxes, r->id);
+    struct waiter *w;
+    if (now && now->rescue == r)
+        now->rescue = NULL;
+    list_each(w, &r->waiters, link) {
+        list_del(&w->link);
+        w->done(w->arg, sb, r->lost, e);
+        free(w);
+    }
+    free(r);
 }
 
 static void rescue_end(struct rescue *r, struct sandbox *sb, const struct err *e)
@@ -38,8 +62,7 @@ static void rescue_end(struct rescue *r, struct sandbox *sb, const struct err *e
         jw_end(&w);
         event_emit(r->core, "sandbox.recovered", r->id, b.p);
     }
-    r->done(r->arg, sb, r->lost, e);
-    free(r);
+    answer(r, sb, e);
 }
 
 static struct sandbox *rescue_find(struct rescue *r)
@@ -139,10 +162,8 @@ static void awake_already(void *arg)
 {
     struct rescue *r = arg;
     struct sandbox *sb = rescue_find(r);
-    if (!sb)
-        return;
-    r->done(r->arg, sb, 0, NULL); /* nothing happened, so there is no event */
-    free(r);
+    if (sb)
+        answer(r, sb, NULL); /* nothing happened, so there is no event */
 }
 
 int sandbox_recover(struct sandbox *sb, uint32_t timeout_s, recover_cb *done, void *arg, struct err *e)
@@ -155,18 +176,23 @@ int sandbox_recover(struct sandbox *sb, uint32_t timeout_s, recover_cb *done, vo
         return -1;
     if (sb->state == SB_GONE || sb->state == SB_STOPPING)
         return sandbox_ended_err(sb, e);
+    if (sb->rescue) {
+        wait_for(sb->rescue, done, arg);
+        return 0;
+    }
     struct rescue *r = xcalloc(1, sizeof *r);
-    *r = (struct rescue){.core = c, .how.timeout_s = timeout_s, .done = done, .arg = arg};
+    *r = (struct rescue){.core = c, .how.timeout_s = timeout_s};
     memcpy(r->id, sb->id, sizeof r->id);
+    list_init(&r->waiters);
     if (idle) {
         loop_defer(c->loop, awake_already, r);
     } else if (sb->state != SB_FAILED) {
         if (sb->state == SB_PAUSED && sb->life.paused == PAUSE_DISK && !sb->life.memory)
             r->lost = LOST_MEMORY;
-        if (!sandbox_resume(sb, &r->how, resumed, r, e))
-            return 0;
-        free(r);
-        return -1;
+        if (sandbox_resume(sb, &r->how, resumed, r, e)) {
+            free(r);
+            return -1;
+        }
     } else {
         struct box *old = map_get(&c->boxes, sb->box_id);
         r->lost = LOST_MEMORY | LOST_WRITES | (sb->volumes_lost ? LOST_VOLUMES : 0);
@@ -175,5 +201,7 @@ int sandbox_recover(struct sandbox *sb, uint32_t timeout_s, recover_cb *done, vo
         else
             loop_defer(c->loop, box_released, r);
     }
+    sb->rescue = r;
+    wait_for(r, done, arg);
     return 0;
 }

@@ -7,6 +7,7 @@
  * swept. If anything fails the sandbox keeps the machine it had. */
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "core/agent.h"
 #include "core/context.h"
@@ -69,6 +70,7 @@ static void stored(void *arg, const struct err *e)
         sandbox_box_ended(sb, END_HOST_FAULT, "its rollback could not be stored", true);
         return;
     }
+    fault("rollback.stored");
     event_emit(t->core, "sandbox.rolled-back", sb->id, NULL);
     log_debug("sandbox %s rolled back in %lld us", sb->id, (long long)(clock_mono() - t->begun) / 1000);
     transit_end(t, NULL);
@@ -106,6 +108,7 @@ static void configured(void *arg, struct box *b, const struct err *e)
         undo(t, e);
         return;
     }
+    fault("rollback.configured");
     const struct template *tp = map_get(&t->core->templates, sb->template_id);
     if (t->boots && tp && (tp->start || tp->ready))
         t->prime = prime_start(t->core->loop, b->agent, tp->start, tp->ready, commands_ready, t);
@@ -125,6 +128,7 @@ static void started(void *arg, struct box *b, const struct err *e)
         transit_end(t, e);
         return;
     }
+    fault("rollback.started");
     err_set(&why, E_CONFLICT, "sandbox %s is rolled back to snapshot %s", sb->id, t->base);
     contexts_drop(sb, &why);
     agent_cut(sb->box->agent, &why);

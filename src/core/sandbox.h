@@ -69,6 +69,7 @@ struct sandbox {
     struct box *box;           /* while creating, running, stopping, in standby, and on the way between */
     struct life life;
     struct transit *transit;   /* pause or resume under way (core/pause.h) */
+    struct rescue *rescue;     /* recover under way (rescue.c) */
     struct prime *prime;       /* START and READY of a container, while creating */
     struct timer expiry;
     struct idle idle;          /* core/idle.h */

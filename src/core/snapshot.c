@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "core/internal.h"
 #include "core/template.h"
@@ -258,10 +259,12 @@ static void remove_work(void *arg)
     char tmp[32];
     auto_fd dir = openat(r->home, "snapshots", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     (void)snprintf(tmp, sizeof tmp, ".%s.gone", r->id);
-    if (dir < 0 || (renameat(dir, r->id, dir, tmp) && errno != ENOENT))
+    if (dir < 0 || (renameat(dir, r->id, dir, tmp) && errno != ENOENT)) {
         r->rc = err_sys(&r->err, errno, "removing a snapshot");
-    else
-        r->rc = tree_remove(dir, tmp, &r->err);
+        return;
+    }
+    fault("forget.moved");
+    r->rc = tree_remove(dir, tmp, &r->err);
 }
 
 static void remove_done(void *arg)
@@ -269,6 +272,7 @@ static void remove_done(void *arg)
     struct removal r = *(struct removal *)arg;
     free(arg);
     (void)close(r.home);
+    fault("forget.removed");
     if (r.rc)
         log_warn("snapshot %s: %s", r.id, r.err.msg);
     if (r.done)
@@ -284,6 +288,7 @@ static void row_gone(void *arg, const struct err *e)
         remove_done(r);
         return;
     }
+    fault("forget.stored");
     job_run(r->core->jobs, remove_work, remove_done, r);
 }
 
@@ -296,6 +301,23 @@ static void snapshot_remove(struct snapshot *s, void (*done)(void *arg, const st
     store_del_snapshot(r->core->store, r->id, row_gone, r);
 }
 
+/* It is out of the list; its files wait for what stands on them. */
+static void unlisted(void *arg, const struct err *e)
+{
+    struct removal r = *(struct removal *)arg;
+    free(arg);
+    fault("forget.unlisted");
+    if (r.done)
+        r.done(r.arg, e);
+}
+
+static void snapshot_unlist(struct snapshot *s, void (*done)(void *arg, const struct err *e), void *arg)
+{
+    struct removal *r = xcalloc(1, sizeof *r);
+    *r = (struct removal){.core = s->core, .done = done, .arg = arg, .home = -1};
+    snapshot_store(s, unlisted, r);
+}
+
 int snapshot_delete(struct snapshot *s, void (*done)(void *arg, const struct err *e), void *arg, struct err *e)
 {
     if (s->making || s->deleted)
@@ -305,7 +327,7 @@ int snapshot_delete(struct snapshot *s, void (*done)(void *arg, const struct err
     s->name = NULL;
     event_emit(s->core, "snapshot.deleted", s->sandbox, NULL);
     if (snapshot_users(s))
-        snapshot_store(s, done, arg);
+        snapshot_unlist(s, done, arg);
     else
         snapshot_remove(s, done, arg);
     return 0;

@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "core/agent.h"
@@ -127,6 +128,7 @@ static void stored(void *arg, const struct err *e)
         fail(k, e); /* without a row the next start sweeps the directory */
         return;
     }
+    fault("snapshot.stored");
     if (sb && !k->nameless) {
         kv_set(&sb->options, S("snapshot.last"), str_of(k->id));
         sandbox_store(sb, NULL, NULL);
@@ -151,6 +153,7 @@ static void published(void *arg, struct vm_saving *sv, const struct err *e)
         fail(k, e);
         return;
     }
+    fault("snapshot.published");
     s->memory_bytes = vm_saving_facts(sv)->bytes;
     s->disk_bytes = vm_saving_facts(sv)->disk_bytes;
     snapshot_store(s, stored, k);
@@ -178,6 +181,7 @@ static void thawed(void *arg, const struct err *e, struct rec r)
         transit_end(t, &t->err);
         return;
     }
+    fault("snapshot.thawed");
     uint64_t generation = transit_owner(t)->generation;
     go_free(k);
     vm_saving_publish(k->saving, generation, published, k);
@@ -214,6 +218,7 @@ static void taken(void *arg, struct vm_saving *sv, const struct err *e)
 {
     struct taking *k = arg;
     (void)sv;
+    fault("snapshot.copied");
     if (k->t)
         go_on(k->t, e);
 }
@@ -237,6 +242,7 @@ static void frozen(void *arg, const struct err *e, struct rec r)
     (void)r;
     if (t->over || t->taking->late)
         return;
+    fault("snapshot.frozen");
     timer_stop(&t->deadline); /* from here on QEMU's own */
     if (e)
         transit_end(t, e); /* the agent thawed what it had frozen */
@@ -280,6 +286,7 @@ static void saving_ready(void *arg, struct vm_saving *sv, const struct err *e)
     (void)sv;
     if (!k->t)
         return;
+    fault("snapshot.begun");
     if (e)
         transit_end(k->t, e);
     else
@@ -324,6 +331,7 @@ static void publish_done(void *arg)
 {
     struct taking *k = arg;
     k->busy = false;
+    fault("snapshot.published");
     if (k->rc)
         fail(k, &k->err);
     else
@@ -335,6 +343,7 @@ static void layer_saved(void *arg, const struct sp_rep *rep, int *fds, int nfds)
     struct taking *k = arg;
     (void)fds, (void)nfds;
     k->late = true;
+    fault("snapshot.copied");
     if (cut_short(k))
         return;
     if (rep->rc) {
@@ -380,6 +389,7 @@ static void dir_made(void *arg)
 {
     static const struct call_ops ops = {.done = layer_synced};
     struct taking *k = arg;
+    fault("snapshot.begun");
     if (cut_short(k))
         return;
     if (k->rc)

@@ -4,7 +4,7 @@ import os
 import re
 
 from hutchtest import *
-from keeper import keeper
+from keeper import keeper, told
 
 # step -> what leads there: the operation under which the daemon dies
 STEPS = {
@@ -17,6 +17,12 @@ STEPS = {
         "boot": ("resume.forgotten", "resume.booted"),
         "recover": ("recover.stored",),
         "delete": ("delete.begun", "delete.removed", "ended.stored"),
+        "snapshot": ("snapshot.begun", "snapshot.frozen", "snapshot.copied", "snapshot.thawed", "snapshot.published", "snapshot.stored"),
+        "fork": ("snapshot.copied", "snapshot.published", "fork.taken", "create.started", "create.stored", "fork.born"),
+        "rollback": ("rollback.started", "rollback.configured", "rollback.stored"),
+        "unlist": ("forget.unlisted",),
+        "forget": ("forget.stored", "forget.moved", "forget.removed"),
+        "last": ("delete.removed", "ended.stored", "forget.stored", "forget.moved"),
     },
     "container": {
         "create": ("create.started", "create.configured", "create.stored"),
@@ -26,8 +32,13 @@ STEPS = {
         "resume": ("resume.booted", "resume.awake", "resume.stored"),
         "recover": ("recover.stored",),
         "delete": ("delete.begun", "delete.removed", "ended.stored"),
+        "snapshot": ("snapshot.begun", "snapshot.copied", "snapshot.published", "snapshot.stored"),
+        "fork": ("snapshot.copied", "snapshot.published", "fork.taken", "create.started", "create.stored", "fork.born", "forget.stored"),
+        "rollback": ("rollback.started", "rollback.configured", "rollback.stored"),
+        "forget": ("forget.stored", "forget.moved", "forget.removed"),
     },
 }
+COPIES = ("snapshot", "fork", "rollback", "unlist", "forget", "last")
 FILES = {f"/home/user/tree/{i}": os.urandom(5000 * i) for i in range(1, 4)}
 
 
@@ -62,7 +73,7 @@ class Fault:
         for path, data in FILES.items():
             self.box.put(path, data)
         self.box.ok("sync")
-        _, self.ask = keeper(self.box)
+        self.pid, self.ask = keeper(self.box)
         self.first = self.ask()
         self.obj = self.box.info()
         if self.op in ("resume", "boot"):
@@ -73,15 +84,17 @@ class Fault:
             os.kill(self.t.d.init_of(self.obj["box"]), 9)
             self.box.wait_state("failed", seconds=20)
 
+    def call(self):
+        {"create": lambda: self.t.c.create(isolation=self.t.tier), "pause": lambda: self.box.pause(), "standby": lambda: self.box.pause(standby=True),
+         "resume": lambda: self.box.resume(), "wake": lambda: self.box.resume(), "boot": lambda: self.box.resume(memory=False, deadline=90),
+         "recover": lambda: self.box.recover(), "delete": lambda: self.box.kill()}[self.op]()
+
     def run(self):
         pid = self.t.d.pid
         self.t.d.census.mine()
         self.name(self.step)
-        calls = {"create": lambda: self.t.c.create(isolation=self.t.tier), "pause": lambda: self.box.pause(), "standby": lambda: self.box.pause(standby=True),
-                 "resume": lambda: self.box.resume(), "wake": lambda: self.box.resume(), "boot": lambda: self.box.resume(memory=False, deadline=90),
-                 "recover": lambda: self.box.recover(), "delete": lambda: self.box.kill()}
         try:
-            calls[self.op]()
+            self.call()
         except (OSError, Late, ApiError, Untyped):
             pass  # the connection broke with the daemon
         except Exception as e:  # http.client says it in its own ways
@@ -128,6 +141,80 @@ class Fault:
         box.kill()
 
 
+class CopyFault(Fault):
+    """Snapshots and what is made of them. After the fault: the sandbox, every copy and every snapshot that is listed is
+    whole, and snapshots/ holds what they need and no more."""
+
+    def prepare(self):
+        super().prepare()
+        c = self.t.c
+        self.kids = []
+        if self.op in ("rollback", "unlist", "forget"):
+            self.box.snapshot(name="s")
+            self.box.put("/home/user/tree/later", b"later")
+            self.box.ok("sync")
+        if self.op == "unlist":
+            self.kids = [c.create(snapshot="s")]
+        elif self.op == "last":
+            self.kids = [c.box(f["sandbox"]["id"]) for f in self.box.fork(count=1)["forks"]]
+
+    def call(self):
+        c = self.t.c
+        {"snapshot": lambda: self.box.snapshot(name="s"), "fork": lambda: self.box.fork(count=2), "rollback": lambda: self.box.rollback("s"),
+         "unlist": lambda: c.delete("/v1/snapshots/s"), "forget": lambda: c.delete("/v1/snapshots/s"), "last": lambda: self.kids[0].kill()}[self.op]()
+
+    def held(self):
+        return sorted(os.listdir(os.path.join(self.t.d.home, "snapshots")))
+
+    def back(self, box):
+        """Awake again, whatever it became; True if its processes are the ones it had."""
+        o = box.info()
+        what = f"{self.what}: {o['state']}"
+        contains(("running", "failed") if self.power else ("running",), o["state"], what)
+        if o["state"] == "failed":
+            true(o["end"]["reason"] == "host-fault" and o["end"]["message"], what)
+            box.recover()
+        return o["state"] == "running"
+
+    def check(self, box, memory):
+        for path, data in FILES.items():
+            equal(sha(box.get(path)), sha(data), f"{self.what}: {path}")
+        if memory:
+            equal(told(box, self.pid, "?").split()[1:], self.first[1:], f"{self.what}: its memory")
+
+    def whole(self):
+        c, before = self.t.c, self.step.split(".")[1] in ("begun", "frozen", "copied", "thawed", "published")
+        listed = [s["id"] for s in c.get("/v1/snapshots")["snapshots"]]
+        if self.op in ("snapshot", "rollback"):
+            equal(len(listed), 0 if self.op == "snapshot" and before else 1, f"{self.what}: whether there is a snapshot")
+        else:
+            equal(listed, [], f"{self.what}: snapshots")
+        alive = self.back(self.box)
+        new = self.op == "rollback" and self.box.info()["box"] != self.obj["box"]
+        equal(new, self.step == "rollback.stored", f"{self.what}: which of its two machines it has")
+        self.check(self.box, memory=alive and not (new and self.t.tier == "container"))
+        if self.op in ("rollback", "unlist", "forget"):
+            names = [e["name"] for e in self.box.ls("/home/user/tree")]
+            equal("later" in names, not new, f"{self.what}: the files of {'its snapshot' if new else 'its own time'}")
+        self.kids = [c.box(o["id"]) for o in c.sandboxes() if o["id"] != self.box.id]
+        if self.op == "fork" and self.step in ("create.stored", "fork.born"):
+            true(self.kids, f"{self.what}: a child that was stored is there")
+        for kid in self.kids:
+            self.check(kid, memory=self.back(kid) and self.t.tier == "vm")
+        if self.op == "snapshot" and listed:
+            kid = c.create(snapshot="s")
+            self.check(kid, memory=self.t.tier == "vm")
+            kid.kill()
+        needed = listed if self.t.tier == "container" else sorted({*listed} | {k.info()["snapshot"] for k in self.kids} | ({self.box.info()["snapshot"]} if new else set()))
+        until(lambda: self.held() == needed, 20, f"{self.what}: what snapshots/ holds")
+        for s in listed:
+            c.delete("/v1/snapshots/" + s)
+        for b in (self.box, *self.kids):
+            b.kill()
+        until(lambda: self.held() == [], 20, f"{self.what}: the files of snapshots go")
+        until(lambda: not os.listdir(os.path.join(self.t.d.home, "boxes")), 20, f"{self.what}: the folders go")
+
+
 def turns(t):
     """All steps with both deaths when there is time; otherwise each with one of them, and of a VM's every other step."""
     for op, steps in STEPS[t.tier].items():
@@ -146,7 +233,7 @@ def killed_at_every_step(t):
     t.d.env["HUTCH_FAULT"] = os.path.join(t.d.top, "fault")
     t.d.start(settle=False)
     for op, step, power in turns(t):
-        f = Fault(t, op, step, power)
+        f = (CopyFault if op in COPIES else Fault)(t, op, step, power)
         f.prepare()
         f.run()
         f.whole()

@@ -333,6 +333,25 @@ def failed_is_recovered_from_its_disk(t):
     t.c.delete("/v1/volumes/data")
 
 
+@tiers("vm", "container")
+@own_daemon()
+@timeout(120)
+def recovered_by_several_at_once(t):
+    box = t.box()
+    box.put("/home/user/f", b"1")
+    box.ok("sync")
+    os.kill(box_process(t, box), signal.SIGKILL)
+    box.wait_state("failed", seconds=15)
+    th = Threads()
+    for _ in range(4):
+        th.go(lambda: box.recover(deadline=100))
+    got = th.join(110)
+    equal([g["lost"] for g in got], [["memory", "processes", "writes"]] * 4, "all of them get the one answer")
+    equal(len({(g["sandbox"]["state"], g["sandbox"]["generation"], g["sandbox"]["box"]) for g in got}), 1)
+    equal([e["type"] for e in t.c.get("/v1/events", follow=0, sandbox=box.id)["events"]].count("sandbox.recovered"), 1, "and it happened once")
+    equal(box.get("/home/user/f"), b"1")
+
+
 @tiers("container")
 @own_daemon()
 @timeout(90)
