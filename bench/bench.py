@@ -5,6 +5,7 @@ Machines are noisy: figures are medians (and p90) of interleaved samples, and
 the ratio is what to compare. Nothing is asserted. The daemon is started three
 times with different pools; baselines run on the same root file system.
 """
+import concurrent.futures
 import glob
 import json
 import os
@@ -254,6 +255,62 @@ def pauses(d, boots):
         b.kill()
 
 
+def copied(d, snapshot):
+    """What cp takes for the files of a snapshot, within the same file system: ms."""
+    to = os.path.join(d.home, "tmp", "bench-copy")
+    ms = timed(lambda: subprocess.run(["cp", "-a", "--sparse=always", os.path.join(d.home, "snapshots", snapshot), to], check=True))[0]
+    shutil.rmtree(to)
+    return ms
+
+
+def snapshots(d, tier):
+    """How long a running sandbox stands still for a snapshot, as the daemon reports it."""
+    b = d.client.create(isolation=tier)
+    b.ok("head -c 20971520 /dev/urandom > " + ("/dev/shm/dirty" if tier == "vm" else "/home/user/dirty"), deadline=120)
+    down, whole, copy = [], [], []
+    for _ in range(VM_N):
+        ms, s = timed(b.snapshot)
+        whole.append(ms)
+        down.append(s["downtime_ms"])
+        copy.append(copied(d, s["id"]))
+        d.client.delete("/v1/snapshots/" + s["id"])
+    what = "20 MB of memory dirty" if tier == "vm" else "20 MB of files"
+    row(f"{tier} snapshot: downtime, {what}", down, copy, "cp of the snapshot's files")
+    row(f"{tier} snapshot: call, {what}", whole, copy, "cp of the snapshot's files")
+    b.kill()
+
+
+def forks(d, tier, base, base_name):
+    """Through the API: from the call until every child has answered an exec, all of them asked at once."""
+    c = d.client
+    b = c.create(isolation=tier, memory_mib=512)
+    b.ok("head -c 1048576 /dev/urandom > /home/user/f; sync")
+    for count, aim in ((1, None), (10, None), (50, "<= 3000 ms" if tier == "vm" else None)):
+        took, down = [], []
+        for _ in range(max(1, VM_N // count) if tier == "vm" else max(2, N // count)):
+            t0 = time.monotonic()
+            reply = b.fork(count=count, deadline=300)
+            bad = [f["error"] for f in reply["forks"] if "error" in f]
+            if bad:
+                raise SystemExit(f"fork: {bad[0]}")
+            kids = [c.box(f["sandbox"]["id"]) for f in reply["forks"]]
+            with concurrent.futures.ThreadPoolExecutor(count) as at_once:
+                list(at_once.map(lambda k: k.ok(["/bin/true"], deadline=120), kids))
+            took.append((time.monotonic() - t0) * 1e3)
+            down.append(reply["downtime_ms"])
+            if count == 10 and tier == "vm":
+                mine = {k.info()["box"] for k in kids}
+                memory = [pss_kib(p.pid) / 1024 for p in d.census.mine() if p.comm == "qemu-system-x86" and any(m in p.cgroups for m in mine)]
+                disk = [on_disk(d, m) / 1e6 for m in mine]
+            for k in kids:
+                k.kill()
+        row(f"{tier} fork of {count} to all first exec answers", took, base, base_name, aim, note=f"the parent stood still {statistics.median(down):.1f} ms")
+    if tier == "vm":
+        row("memory of an idle clone of a fork of 10, vm", memory, aim="<= 30 MiB", unit="MiB PSS")
+        row("bytes on disk of a clone of a fork, vm", disk, unit="MB", note="its own disk layer")
+    b.kill()
+
+
 CELL = "import pandas as pd; df = pd.DataFrame({'a': [1, 2, 3], 'b': [4.5, 5.5, 6.5]}); df.describe()"
 JUPYTER = """
 import json, sys, time
@@ -392,6 +449,9 @@ def main():
         row("GET /healthz", x, echo, "a byte over a socketpair", "<= 0.1 ms")
         isolates(d, root)
         pauses(d, boots)
+        for tier, before, name in (("vm", boots, "cold boot"), ("container", bw, "bwrap")):
+            snapshots(d, tier)
+            forks(d, tier, before, name)
         for tier, comm, count in (("container", "hutch-agent", 10), ("vm", "qemu-system-x86", 3)):
             before = set(d.pids(comm))
             boxes = [c.create(isolation=tier) for _ in range(count)]

@@ -19,11 +19,12 @@ struct forking {
 };
 struct birth { struct forking *f; unsigned nth; };
 
-static void child_over(struct forking *f)
+/* All children are there, or will not be. */
+static void over(struct forking *f)
 {
-    if (--f->waiting)
-        return;
-    f->done(f->arg, map_get(&f->core->snapshots, f->snapshot), f->child, f->how.count, NULL);
+    struct snapshot *s = map_get(&f->core->snapshots, f->snapshot); /* there: we hold it */
+    s->bearing--;
+    f->done(f->arg, s, f->child, f->how.count, NULL); /* whoever called us collects it if nobody stands on it */
     free(f);
 }
 
@@ -37,7 +38,8 @@ static void born(void *arg, struct sandbox *sb, const struct err *e)
         memcpy(c->id, sb->id, sizeof c->id);
     else
         c->err = *e;
-    child_over(b.f);
+    if (!--b.f->waiting)
+        over(b.f);
 }
 
 /* What a dialect keeps comes along; a token opens one sandbox and is made anew. */
@@ -108,11 +110,10 @@ static void taken(void *arg, struct snapshot *s, const struct err *e)
     }
     fault("fork.taken");
     memcpy(f->snapshot, s->id, sizeof f->snapshot);
+    s->bearing++;
     bear(f, sb, s);
-    if (!f->waiting) { /* not one of them */
-        f->done(f->arg, s, f->child, f->how.count, NULL);
-        free(f);
-    }
+    if (!f->waiting) /* not one of them */
+        over(f);
 }
 
 int sandbox_fork(struct sandbox *sb, const struct fork_spec *how, fork_cb *done, void *arg, struct err *e)

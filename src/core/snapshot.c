@@ -340,7 +340,7 @@ void snapshots_collect(struct core *c)
         return; /* the next start does it */
     for (size_t i = 0; (en = map_next(&c->snapshots, &i));) {
         struct snapshot *s = en->value;
-        if (!s->deleted || s->making || snapshot_users(s))
+        if (!s->deleted || s->making || s->bearing || snapshot_users(s))
             continue;
         snapshot_remove(s, NULL, NULL);
     }

@@ -30,6 +30,7 @@ struct snapshot {
     char *template_name;
     enum tier tier;
     bool memory, deleted, making;
+    unsigned bearing;                 /* forks that are not over: it stays until they have answered */
     uint32_t cpu_millis, memory_mib, disk_mib;
     uint64_t generation;              /* of its sandbox at the time */
     int64_t created_ns, expires_ns;   /* wall; 0: never */

@@ -70,8 +70,9 @@ def a_container_is_copied_as_files(t):
     v = t.c.post("/v1/volumes", {"name": "shared", "size_mib": 64})
     t.cleanup_later(t.c.delete, "/v1/volumes/" + v["id"])
     other = t.box(volumes=[{"name": "shared", "path": "/data"}])
-    reply, kids = t.fork(box, count=2)
+    reply, kids = t.fork(box, count=4)
     equal(reply["memory"], False, "said in the reply")
+    true(reply["downtime_ms"] > 0)
     for kid in kids:
         equal(kid.get("/home/user/f"), data)
         equal(kid.ok("pgrep -f [k]eeper.py || echo none"), "none\n")
