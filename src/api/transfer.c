@@ -1,4 +1,5 @@
 #include "api/transfer.h"
+#include "api/gzip.h"
 
 /* ---- out ---- */
 static void out_fini(void *arg)
@@ -6,6 +7,7 @@ static void out_fini(void *arg)
     struct sending *st = arg;
     if (st->f)
         file_read_cancel(st->f);
+    gzip_free(st->pack);
 }
 
 void *sending_new(struct api *a, struct http_stream *s, size_t size, void (*fail)(struct sending *st, const struct err *e))
@@ -26,6 +28,29 @@ static void out_drain(struct http_stream *s, void *arg)
         file_read_consumed(st->f, n);
 }
 
+static void out_begin(struct sending *st) /* fails only when the client left */
+{
+    if (st->pack)
+        (void)http_header(st->r.s, "Content-Encoding", "gzip"); /* nothing is sent yet */
+    if (st->known && !st->pack)
+        (void)http_reply_start_len(st->r.s, 200, "application/octet-stream", st->left);
+    else
+        (void)http_reply_start(st->r.s, 200, "application/octet-stream");
+}
+
+static void out_write(struct sending *st, const void *p, size_t n, bool last) /* as above */
+{
+    auto_buf packed = {0};
+    if (st->pack) {
+        gzip_push(st->pack, p, n, last, &packed);
+        p = packed.p, n = packed.n;
+    }
+    if (n)
+        (void)http_write(st->r.s, p, n);
+    if (last)
+        http_end(st->r.s);
+}
+
 static void out_opened(void *arg, const struct file_entry *en)
 {
     struct sending *st = arg;
@@ -40,12 +65,12 @@ static void out_opened(void *arg, const struct file_entry *en)
         uint64_t rest = en->size > st->offset ? en->size - st->offset : 0;
         st->known = true;
         st->left = rest < st->length ? rest : st->length;
-        (void)http_reply_start_len(st->r.s, 200, "application/octet-stream", st->left); /* fails only when the client left */
+        out_begin(st);
     }
     if (http_is(st->r.s, "HEAD") || (st->known && !st->left)) {
         if (!st->known)
-            (void)http_reply_start_len(st->r.s, 200, "application/octet-stream", 0); /* as above */
-        http_end(st->r.s);
+            (void)http_reply_start_len(st->r.s, 200, "application/octet-stream", 0); /* fails only when the client left */
+        out_write(st, NULL, 0, true);
         req_end(&st->r);
     }
 }
@@ -59,11 +84,11 @@ static void out_data(void *arg, const unsigned char *p, size_t n)
     if (st->known && want > st->left)
         want = (size_t)st->left; /* it grew while we read: the promise stands */
     if (!http_started(st->r.s))
-        (void)http_reply_start(st->r.s, 200, "application/octet-stream"); /* as above */
-    (void)http_write(st->r.s, p, want); /* as above */
+        out_begin(st);
     st->left -= st->known ? want : 0;
-    if (st->known && !st->left) {
-        http_end(st->r.s);
+    bool last = st->known && !st->left;
+    out_write(st, p, want, last);
+    if (last) {
         req_end(&st->r);
     } else if (http_writable(st->r.s)) {
         file_read_consumed(st->f, n);
@@ -88,7 +113,7 @@ static void out_done(void *arg, const struct err *e, uint64_t sent)
     else if (!http_started(st->r.s))
         http_reply(st->r.s, 200, "application/octet-stream", NULL, 0);
     else
-        http_end(st->r.s);
+        out_write(st, NULL, 0, true);
     req_end(&st->r);
 }
 

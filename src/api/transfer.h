@@ -11,13 +11,15 @@
 #include "base/buf.h"
 #include "core/files.h"
 
+struct gzip;
 struct sending {
     struct req r;
     void (*fail)(struct sending *st, const struct err *e); /* tells it and ends the request */
     struct file_read *f;
     uint64_t offset, length, left;
     size_t owed;
-    bool known; /* the length was promised */
+    bool known; /* how much is to come */
+    struct gzip *pack; /* set before the start: sent packed, so without a length; owned */
 };
 void *sending_new(struct api *a, struct http_stream *s, size_t size, void (*fail)(struct sending *st, const struct err *e)); /* the whole file */
 int sending_start(struct sending *st, struct agent *ag, const char *path, const char *user, struct err *e); /* -1: the caller fails it */

@@ -42,7 +42,7 @@ static void born(void *arg, struct sandbox *sb, const struct err *e)
         over(b.f);
 }
 
-/* What a dialect keeps comes along; a token opens one sandbox and is made anew. */
+/* What a dialect keeps comes along; a token opens one sandbox and is made anew; what was said of one sandbox once (…_once) stays with it. */
 static void copy_options(struct kv *to, const struct kv *from)
 {
     for (size_t i = 0; i < from->n; i++) {
@@ -50,7 +50,7 @@ static void copy_options(struct kv *to, const struct kv *from)
         size_t n = strlen(k);
         unsigned char fresh[20];
         char hex[41];
-        if (!strncmp(k, "snapshot.", 9) || !strncmp(k, "network", 7))
+        if (!strncmp(k, "snapshot.", 9) || !strncmp(k, "network", 7) || (n > 5 && !strcmp(k + n - 5, "_once")))
             continue;
         if (n > 6 && !strcmp(k + n - 6, "_token")) {
             random_bytes(fresh, sizeof fresh);

@@ -201,7 +201,7 @@ static void on_created(void *arg, struct sandbox *sb, const struct err *e)
 {
     struct req *r = arg;
     if (!req_back(r)) {
-        if (sb) /* nobody knows its id */
+        if (sb && !e2b_has_key(sb)) /* nobody knows its id */
             (void)sandbox_kill(sb, END_KILLED, "the client left before it was created", NULL, NULL, NULL);
         return;
     }
@@ -221,7 +221,7 @@ static void create(struct http_stream *s, struct api *a, bool v2, const char *p,
     auto_json j = json_parse_obj(p, n, &e);
     if (!j || read_create(a, j, v2, &c, &e)) {
         e2b_fail(s, &e);
-    } else {
+    } else if (!e2b_idempotent(s, a, p, n, &c.sp.options)) {
         struct req *r = req_new(a, s, sizeof *r, NULL);
         req_watch(r);
         req_hold(r);

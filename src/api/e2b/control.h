@@ -34,6 +34,11 @@ void e2b_fail(struct http_stream *s, const struct err *e);
 void e2b_req_fail(struct req *r, const struct err *e);
 void e2b_body(struct http_stream *s, struct api *a, void (*fn)(struct http_stream *s, void *api, const char *p, size_t n));
 
+/* -- idempotency.c -- */
+/* Idempotency-Key of a create. True: answered, by the sandbox that it made before or by a refusal. Else opt remembers it. */
+bool e2b_idempotent(struct http_stream *s, struct api *a, const char *body, size_t n, struct kv *opt);
+bool e2b_has_key(const struct sandbox *sb); /* whoever asked for it may ask again */
+
 /* -- references to templates: [namespace/]name[:tag] -- */
 struct e2b_ref { char name[E2B_NAME_MAX], tag[E2B_NAME_MAX]; /* tag "": none given */ };
 int e2b_ref_parse(const char *text, struct e2b_ref *ret, struct err *e);

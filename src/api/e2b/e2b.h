@@ -30,5 +30,8 @@ bool e2b_secure(const struct sandbox *sb);
 struct sandbox *e2b_running(struct api *a, struct http_stream *s, const char *id);
 /* Its traffic token, if it has one, came along. False: the 403 is out. */
 bool e2b_traffic_allowed(struct http_stream *s, const struct sandbox *sb);
+/* page.c: traffic that cannot be taken. JSON, or a page for a browser that goes there; port 0: not about one. The id is a checked one. */
+void e2b_no_traffic(struct http_stream *s, int status, const char *id, unsigned port, const char *message);
 /* {"code":404,"message":"…"} with that status. */
 void e2b_problem(struct http_stream *s, int status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void e2b_problem_code(struct http_stream *s, int status, const char *error_code, const char *message); /* with a name that programs read */

@@ -11,18 +11,7 @@
 #define SEARCH_PAGE 128
 #define METRICS_GAP_NS (100 * NS_PER_MS) /* between the two looks that make a CPU figure */
 
-void envd_gone(struct http_stream *s, const char *id)
-{
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    jw_obj(&w);
-    jw_kv_str(&w, "sandboxId", id);
-    jw_kv_str(&w, "message", "The sandbox was not found");
-    jw_kv_i64(&w, "code", 502);
-    jw_end(&w);
-    reply_json(s, 502, &b);
-}
+void envd_gone(struct http_stream *s, const char *id) { e2b_no_traffic(s, 502, id, 0, "The sandbox was not found"); }
 
 bool envd_alive(struct api *a, const char *id)
 {
@@ -297,6 +286,8 @@ void e2b_envd(struct api *a, struct http_stream *s, const char *id)
     }
     if (!token_ok(s, sb))
         refuse_token(s);
+    else if (http_is(s, "POST") && str_eqz(path, "/files/compose"))
+        e2b_files_compose(a, s, sb);
     else if (get && str_eqz(path, "/metrics"))
         metrics(a, s, sb);
     else if (get && str_eqz(path, "/envs"))

@@ -19,6 +19,7 @@ bool envd_no_user(const struct err *e); /* the agent does not know the acting us
 /* files.c, files_upload.c: user NULL is the default user */
 void e2b_files_get(struct api *a, struct http_stream *s, struct sandbox *sb);
 void e2b_files_post(struct api *a, struct http_stream *s, struct sandbox *sb);
+void e2b_files_compose(struct api *a, struct http_stream *s, struct sandbox *sb); /* files_compose.c */
 /* The answer to a failed file request; path may be NULL. Falls to 502 when the sandbox went away. */
 void e2b_files_fail(struct api *a, struct http_stream *s, const char *id, const struct err *e, const char *user);
 /* X-Metadata-* as "user.e2b.key=value" strings, NULL-terminated; NULL + e when they break a limit. Free with env_free. */

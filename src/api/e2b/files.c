@@ -1,5 +1,6 @@
 /* GET /files: one file; what its upload says of metadata; how file errors are told. */
 #include "api/e2b/envd.h"
+#include "api/gzip.h"
 #include "api/params.h"
 #include "api/transfer.h"
 #include "base/list.h"
@@ -90,6 +91,7 @@ void e2b_files_get(struct api *a, struct http_stream *s, struct sandbox *sb)
     struct out *st = sending_new(a, s, sizeof *st, out_fail);
     memcpy(st->id, sb->id, sizeof st->id);
     (void)snprintf(st->user, sizeof st->user, "%s", user ? user : "");
+    st->s.pack = http_is(s, "GET") && gzip_asked(s) ? gzip_new() : NULL;
     if (sending_start(&st->s, sandbox_agent(sb, &e), path, user, &e))
         out_fail(&st->s, &e);
 }

@@ -43,32 +43,17 @@ static void fini(void *arg)
 }
 
 /* ---- failures ---- */
-static void fail_page(struct ingress *g, int status, const char *message, bool port)
+static void fail_page(struct ingress *g, const char *message, unsigned port)
 {
-    struct buf b = {0};
-    struct jw w;
-    if (http_started(g->r.s)) {
+    if (http_started(g->r.s))
         http_abort(g->r.s);
-        req_end(&g->r);
-        return;
-    }
-    jw_init(&w, &b);
-    jw_obj(&w);
-    if (port)
-        jw_kv_str(&w, "message", message);
-    jw_kv_str(&w, "sandboxId", g->id);
-    if (port)
-        jw_kv_u64(&w, "port", g->port);
     else
-        jw_kv_str(&w, "message", message);
-    jw_kv_i64(&w, "code", status);
-    jw_end(&w);
-    reply_json(g->r.s, status, &b);
+        e2b_no_traffic(g->r.s, 502, g->id, port, message);
     req_end(&g->r);
 }
-static void fail_closed(struct ingress *g) { fail_page(g, 502, "The sandbox is running but port is not open", true); }
-static void fail_gone(struct ingress *g) { fail_page(g, 502, "The sandbox was not found", false); }
-static void fail_broken(struct ingress *g) { fail_page(g, 502, "The service inside the sandbox gave no proper answer", true); }
+static void fail_closed(struct ingress *g) { fail_page(g, "The sandbox is running but port is not open", g->port); }
+static void fail_gone(struct ingress *g) { fail_page(g, "The sandbox was not found", 0); }
+static void fail_broken(struct ingress *g) { fail_page(g, "The service inside the sandbox gave no proper answer", g->port); }
 
 /* ---- towards the guest ---- */
 static bool is_hop(struct str name, const struct http_head *h)

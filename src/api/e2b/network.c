@@ -146,6 +146,8 @@ static int refuse(struct json *net, struct err *e)
         return err_set(e, E_INVALID, "network.egressProxy is not supported: sandboxes leave through hutch's own gate");
     if (json_len(json_get(net, "httpsPorts")))
         return err_set(e, E_INVALID, "network.httpsPorts is not supported: services inside are reached over plain HTTP");
+    if (json_len(json_get(net, "dnsServers")))
+        return err_set(e, E_INVALID, "network.dnsServers is not supported: hutch's own gate answers all names");
     return 0;
 }
 

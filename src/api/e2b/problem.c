@@ -5,7 +5,7 @@
 #include "api/params.h"
 #include "base/log.h"
 
-static void reply_problem(struct http_stream *s, int status, const char *msg)
+void e2b_problem_code(struct http_stream *s, int status, const char *error_code, const char *msg)
 {
     struct buf b = {0};
     struct jw w;
@@ -13,9 +13,12 @@ static void reply_problem(struct http_stream *s, int status, const char *msg)
     jw_obj(&w);
     jw_kv_i64(&w, "code", status);
     jw_kv_str(&w, "message", msg);
+    if (error_code)
+        jw_kv_str(&w, "error_code", error_code);
     jw_end(&w);
     reply_json(s, status, &b);
 }
+static void reply_problem(struct http_stream *s, int status, const char *msg) { e2b_problem_code(s, status, NULL, msg); }
 
 void e2b_problem(struct http_stream *s, int status, const char *fmt, ...)
 {

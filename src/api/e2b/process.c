@@ -32,6 +32,29 @@ const char *sel_missing(const struct sel *sel, char *out, size_t cap)
     return out;
 }
 
+const struct proc_info *sel_hit(const struct sel *sel, const struct proc_info *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char pid[16];
+        (void)snprintf(pid, sizeof pid, "%u", p[i].pid);
+        if (p[i].running && (!strncmp(sel->who, "tag:", 4) ? p[i].tag && !strcmp(p[i].tag, sel->who + 4) : !strcmp(pid, sel->who)))
+            return &p[i];
+    }
+    return NULL;
+}
+
+bool process_ended(const struct err *e) { return e->code == E_NOT_FOUND || (e->code == E_GONE && strstr(e->msg, "has ended")); }
+
+int input_read(struct json *input, struct buf *ret, struct err *e)
+{
+    struct str text = {0};
+    if (json_str(input, "stdin", &text, false, e) || (!text.p && json_str(input, "pty", &text, false, e)))
+        return -1;
+    if (!text.p || !base64_decode(text.p, text.n, ret))
+        return err_set(e, E_INVALID, text.p ? "input: not base64" : "input: stdin or pty must be given");
+    return 0;
+}
+
 int read_winsize(struct json *pty, unsigned *cols, unsigned *rows, struct err *e)
 {
     struct json *size = NULL;
@@ -143,8 +166,7 @@ struct one { struct rpc_call c; struct sel sel; struct feed *feed; };
 static void one_fail(struct one *st, const struct err *e)
 {
     char msg[200];
-    bool ended = e->code == E_NOT_FOUND || (e->code == E_GONE && strstr(e->msg, "has ended"));
-    if (ended && envd_alive(st->c.r.api, st->c.id))
+    if (process_ended(e) && envd_alive(st->c.r.api, st->c.id))
         rpc_fail(&st->c, RPC_NOT_FOUND, "%s", sel_missing(&st->sel, msg, sizeof msg));
     else if (e->code == E_GONE && envd_alive(st->c.r.api, st->c.id))
         rpc_fail(&st->c, RPC_INTERNAL, "%s", e->msg); /* no stdin, or one that was closed */
@@ -245,15 +267,9 @@ void rpc_process_input(const struct rpc_in *in)
     static const struct feed_ops ops = {.done = input_done};
     struct err e = {0};
     struct json *input = NULL;
-    struct str text = {0};
     auto_buf b = {0};
-    if (json_obj(in->msg, "input", &input, true, &e) || json_str(input, "stdin", &text, false, &e) ||
-        (!text.p && json_str(input, "pty", &text, false, &e))) {
+    if (json_obj(in->msg, "input", &input, true, &e) || input_read(input, &b, &e)) {
         rpc_refuse(in, RPC_INVALID_ARGUMENT, "%s", e.msg);
-        return;
-    }
-    if (!text.p || !base64_decode(text.p, text.n, &b)) {
-        rpc_refuse(in, RPC_INVALID_ARGUMENT, text.p ? "input: not base64" : "input: stdin or pty must be given");
         return;
     }
     struct one *st = one_new(in, input_fini);
@@ -271,15 +287,9 @@ static void on_kind(void *arg, const struct err *e, const struct proc_info *p, s
 {
     struct one *st = arg;
     struct err none = {0};
-    const struct proc_info *hit = NULL;
     if (!req_back(&st->c.r))
         return;
-    for (size_t i = 0; !e && i < n && !hit; i++) {
-        char pid[16];
-        (void)snprintf(pid, sizeof pid, "%u", p[i].pid);
-        if (p[i].running && (!strncmp(st->sel.who, "tag:", 4) ? p[i].tag && !strcmp(p[i].tag, st->sel.who + 4) : !strcmp(pid, st->sel.who)))
-            hit = &p[i];
-    }
+    const struct proc_info *hit = e ? NULL : sel_hit(&st->sel, p, n);
     struct sandbox *sb = sandbox_find(api_core(st->c.r.api), st->c.id, &none);
     if (!e && !hit && sb)
         err_set(&none, E_NOT_FOUND, "no such process");

@@ -52,18 +52,34 @@ void rpc_envelope(struct buf *out, unsigned char flags, const void *p, size_t n)
     buf_put(out, p, n);
 }
 
-int rpc_open_envelope(const char *p, size_t n, struct str *ret, struct err *e)
+int rpc_next_envelope(const char *p, size_t n, size_t max, struct str *ret, size_t *ret_used, struct err *e)
 {
     const unsigned char *h = (const unsigned char *)p;
+    if (n && h[0] & ENVELOPE_COMPRESSED)
+        return err_set(e, E_INVALID, "compressed messages are not supported");
+    if (n && h[0])
+        return err_set(e, E_INVALID, "the request has an envelope that is not a message");
+    if (n < ENVELOPE_HEAD)
+        return 0;
+    uint32_t len = (uint32_t)h[1] << 24 | (uint32_t)h[2] << 16 | (uint32_t)h[3] << 8 | h[4];
+    if (len > max)
+        return err_set(e, E_TOO_LARGE, "a message is longer than %zu bytes", max);
+    if (n - ENVELOPE_HEAD < len)
+        return 0;
+    *ret = (struct str){p + ENVELOPE_HEAD, len};
+    *ret_used = ENVELOPE_HEAD + (size_t)len;
+    return 1;
+}
+
+int rpc_open_envelope(const char *p, size_t n, struct str *ret, struct err *e)
+{
+    size_t used = 0;
     if (n < ENVELOPE_HEAD)
         return err_set(e, E_INVALID, "the request is not an envelope");
-    uint32_t len = (uint32_t)h[1] << 24 | (uint32_t)h[2] << 16 | (uint32_t)h[3] << 8 | h[4];
-    if (h[0] & ENVELOPE_COMPRESSED)
-        return err_set(e, E_INVALID, "compressed messages are not supported");
-    if (h[0] || len != n - ENVELOPE_HEAD)
-        return err_set(e, E_INVALID, "the request must be exactly one message");
-    *ret = (struct str){p + ENVELOPE_HEAD, len};
-    return 0;
+    int got = rpc_next_envelope(p, n, BODY_MAX, ret, &used, e);
+    if (got < 0)
+        return -1;
+    return got && used == n ? 0 : err_set(e, E_INVALID, "the request must be exactly one message");
 }
 
 bool rpc_basic_user(struct str h, char out[65])
@@ -305,8 +321,6 @@ void rpc_finish_err(struct rpc_stream *st, const struct err *e)
 }
 
 /* ---- requests ---- */
-static void stream_input(const struct rpc_in *in) { rpc_refuse(in, RPC_UNIMPLEMENTED, "client streaming is not supported; use SendInput"); }
-
 static const struct method { const char *path; rpc_method *fn; bool stream; } methods[] = {
     {"/process.Process/Start", rpc_process_start, true},
     {"/process.Process/Connect", rpc_process_connect, true},
@@ -315,7 +329,7 @@ static const struct method { const char *path; rpc_method *fn; bool stream; } me
     {"/process.Process/CloseStdin", rpc_process_close_stdin, false},
     {"/process.Process/SendSignal", rpc_process_signal, false},
     {"/process.Process/Update", rpc_process_update, false},
-    {"/process.Process/StreamInput", stream_input, true},
+    {"/process.Process/StreamInput", rpc_process_pour, true},
     {"/filesystem.Filesystem/Stat", rpc_fs_stat, false},
     {"/filesystem.Filesystem/MakeDir", rpc_fs_make_dir, false},
     {"/filesystem.Filesystem/Move", rpc_fs_move, false},
@@ -370,11 +384,11 @@ static void on_body(struct http_stream *s, void *arg, const char *p, size_t n)
     }
     in.timeout_ms = number_header(s, "Connect-Timeout-Ms", TIMEOUT_MAX_MS);
     in.keepalive_s = number_header(s, "Keepalive-Ping-Interval", 3600);
-    if (m->stream && m->fn != stream_input && rpc_open_envelope(p, n, &msg, &e)) {
+    if (m->stream && rpc_open_envelope(p, n, &msg, &e)) {
         rpc_refuse(&in, RPC_INVALID_ARGUMENT, "%s", e.msg);
         return;
     }
-    auto_json j = m->fn == stream_input || !msg.n ? json_parse_obj("{}", 2, &e) : json_parse_obj(msg.p, msg.n, &e);
+    auto_json j = msg.n ? json_parse_obj(msg.p, msg.n, &e) : json_parse_obj("{}", 2, &e);
     if (!j) {
         rpc_refuse(&in, RPC_INVALID_ARGUMENT, "the message is not valid JSON: %s", e.msg);
         return;
@@ -409,6 +423,10 @@ bool e2b_rpc(struct api *a, struct http_stream *s, struct sandbox *sb)
     if (!type_is(s, want)) {
         (void)http_header(s, "Accept-Post", want);
         http_reply(s, 415, NULL, NULL, 0);
+        return true;
+    }
+    if (m->fn == rpc_process_pour) { /* reads its body as it comes */
+        m->fn(&(struct rpc_in){.api = a, .s = s, .sb = sb, .stream = true, .timeout_ms = number_header(s, "Connect-Timeout-Ms", TIMEOUT_MAX_MS)});
         return true;
     }
     struct reading *rd = req_new(a, s, sizeof *rd, NULL);

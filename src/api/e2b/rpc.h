@@ -1,5 +1,5 @@
-/* Connect-RPC, JSON codec, as far as E2B's SDKs speak it: unary calls and
- * server streams.
+/* Connect-RPC, JSON codec, as far as E2B's SDKs speak it: unary calls, server
+ * streams, and one client stream (input of a process).
  *
  *   unary:   the body is the message; an error is its status and
  *            {"code":"not_found","message":"…"} (code is a string here).
@@ -69,6 +69,8 @@ void rpc_cut(struct rpc_stream *st);
 void rpc_envelope(struct buf *out, unsigned char flags, const void *p, size_t n);
 /* The one message of a stream request; -1 + e if it is anything else. */
 int rpc_open_envelope(const char *p, size_t n, struct str *ret, struct err *e);
+/* The first message of a row of them: 1 and how much it took; 0: more is needed; -1 + e: not one of ours, or longer than max. */
+int rpc_next_envelope(const char *p, size_t n, size_t max, struct str *ret, size_t *ret_used, struct err *e);
 /* "Basic base64(name:)" -> name, at most 64 bytes; false if it is something else. */
 bool rpc_basic_user(struct str header, char out[65]);
 
@@ -76,9 +78,9 @@ bool rpc_basic_user(struct str header, char out[65]);
 int rpc_text(struct json *obj, const char *key, const char **ret, struct err *e);
 
 typedef void rpc_method(const struct rpc_in *in);
-/* process.c, process_stream.c */
+/* process.c, process_stream.c, process_pour.c */
 rpc_method rpc_process_start, rpc_process_connect, rpc_process_list, rpc_process_input, rpc_process_close_stdin, rpc_process_signal,
-    rpc_process_update;
+    rpc_process_update, rpc_process_pour;
 /* filesystem.c, filesystem_watch.c */
 rpc_method rpc_fs_stat, rpc_fs_make_dir, rpc_fs_move, rpc_fs_list_dir, rpc_fs_remove, rpc_fs_watch_dir, rpc_fs_create_watcher,
     rpc_fs_get_watcher_events, rpc_fs_remove_watcher;

@@ -116,14 +116,16 @@ static void on_take(struct http_stream *s, void *a, const char *p, size_t n)
     struct snapshot_spec how = {0};
     struct str name = {0};
     struct e2b_ref ref = {0};
+    bool memory;
     struct sandbox *sb = e2b_sandbox(a, s);
     if (!sb)
         return;
     auto_json j = e2b_parse_or_empty(p, n, &e);
-    if (!j || json_str(j, "name", &name, false, &e) || (name.p && e2b_ref_parse(name.p, &ref, &e))) {
+    if (!j || json_bool(j, "memory", true, &memory, &e) || json_str(j, "name", &name, false, &e) || (name.p && e2b_ref_parse(name.p, &ref, &e))) {
         e2b_fail(s, &e);
         return;
     }
+    how.files_only = !memory;
     if (*ref.name) {
         kv_set(&how.options, S(OPT_NAME), str_of(ref.name));
         kv_set(&how.options, S(OPT_TAG), str_of(*ref.tag ? ref.tag : "default"));

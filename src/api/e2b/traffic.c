@@ -75,19 +75,6 @@ enum e2b_host e2b_host_parse(struct str authority, struct e2b_target *ret)
 }
 
 /* ---- the sandbox behind it ---- */
-static void reply_state(struct http_stream *s, int status, const char *id, const char *message)
-{
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    jw_obj(&w);
-    jw_kv_str(&w, "sandboxId", id);
-    jw_kv_str(&w, "message", message);
-    jw_kv_i64(&w, "code", status);
-    jw_end(&w);
-    reply_json(s, status, &b);
-}
-
 struct sandbox *e2b_running(struct api *a, struct http_stream *s, const char *id)
 {
     struct sandbox *sb = id_ok(str_of(id)) ? sandbox_find(api_core(a), id, NULL) : NULL;
@@ -95,9 +82,9 @@ struct sandbox *e2b_running(struct api *a, struct http_stream *s, const char *id
     if (sb && sb->state == SB_RUNNING && sandbox_agent(sb, &e))
         return sb;
     if (sb && (sb->state == SB_PAUSING || sb->state == SB_CREATING))
-        reply_state(s, 409, id, "The sandbox is still transitioning. Try again in a moment.");
+        e2b_no_traffic(s, 409, id, 0, "The sandbox is still transitioning. Try again in a moment.");
     else
-        reply_state(s, 502, id, "The sandbox was not found");
+        e2b_no_traffic(s, 502, id, 0, "The sandbox was not found");
     return NULL;
 }
 
@@ -107,7 +94,7 @@ bool e2b_traffic_allowed(struct http_stream *s, const struct sandbox *sb)
     struct str got = http_req_header(s, "E2b-Traffic-Access-Token");
     if (!want || (got.p && got.n == strlen(want) && mem_eq_ct(got.p, want, got.n)))
         return true;
-    reply_state(s, 403, sb->id, "Sandbox is secured with traffic access token. Token header 'e2b-traffic-access-token' is missing or wrong");
+    e2b_no_traffic(s, 403, sb->id, 0, "Sandbox is secured with traffic access token. Token header 'e2b-traffic-access-token' is missing or wrong");
     return false;
 }
 

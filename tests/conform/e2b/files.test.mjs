@@ -35,6 +35,12 @@ describe('files', () => {
     const text = 'abc'.repeat(500000)
     await sbx.files.write('z.txt', text, { gzip: true })
     assert.equal((await sbx.files.read('z.txt')).length, text.length)
+    assert.equal(await sbx.files.read('z.txt', { gzip: true }), text)
+    assert.equal((await sbx.files.read('z.txt', { gzip: true, format: 'bytes' })).length, text.length)
+    await sbx.files.write('empty.txt', '', { gzip: true })
+    assert.equal(await sbx.files.read('empty.txt', { gzip: true }), '')
+    const both = await sbx.files.writeFiles([{ path: 'z1', data: 'one' }, { path: 'z2', data: 'two' }], { gzip: true })
+    assert.deepEqual([both.map((f) => f.name), await sbx.files.read('z2')], [['z1', 'z2'], 'two'])
     assert.equal(await sh('md5sum < z.txt; printf "abc%.0s" $(seq 500000) | md5sum'), await sh('md5sum < z.txt; md5sum < z.txt'))
   })
   it('moves a large file both ways', async () => {

@@ -87,5 +87,7 @@ describe('git, the rest of it', () => {
     assert.equal(await sbx.git.getConfig('pull.rebase', { scope: 'local', path: at }), 'true')
     assert.equal(await sbx.git.getConfig('user.name'), 'Some One')
     assert.equal(await sbx.git.getConfig('no.such'), undefined)
+    await sbx.git.dangerouslyAuthenticate({ username: 'someone', password: 's3cret' })
+    assert.match((await sbx.commands.run('cat ~/.git-credentials')).stdout, /someone:s3cret@github\.com/)
   })
 })

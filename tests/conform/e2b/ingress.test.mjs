@@ -120,6 +120,15 @@ describe('ingress', () => {
     assert.equal(r.status, 502)
     assert.deepEqual(JSON.parse(r.body), { message: 'The sandbox is running but port is not open', sandboxId: sbx.sandboxId, port: 3999, code: 502 })
   })
+  it('shows a browser a page', async () => {
+    const r = await ask({ ...h(3999), Accept: 'text/html,application/xhtml+xml,*/*;q=0.8', 'Sec-Fetch-Mode': 'navigate' })
+    assert.equal(r.status, 502)
+    assert.match(r.headers['content-type'], /^text\/html/)
+    assert.match(r.body.toString(), new RegExp(`port is not open[^]*${sbx.sandboxId}[^]*3999`))
+    const gone = await ask({ Host: '80-i00000000000000000000.example.org', Accept: 'text/html' })
+    assert.deepEqual([gone.status, /was not found/.test(gone.body)], [502, true])
+    assert.match((await ask({ ...h(3999), Accept: '*/*', 'User-Agent': 'Mozilla/5.0' })).headers['content-type'], /^application\/json/)
+  })
   it('refuses what it cannot place', async () => {
     for (const [headers, message] of [[{ 'E2b-Sandbox-Id': sbx.sandboxId }, 'missing header'], [{ 'E2b-Sandbox-Port': '1' }, 'missing header'],
       [{ 'E2b-Sandbox-Id': 'A_b', 'E2b-Sandbox-Port': '1' }, 'Invalid sandbox ID'], [{ ...h(), Host: 'evil.example' }, 'Invalid host']]) {

@@ -19,6 +19,8 @@ describe('snapshots', () => {
     await sbx.files.write('/home/user/f', 'then')
     const snap = await sbx.createSnapshot()
     assert.match(snap.snapshotId, /^s[a-z0-9]{20}:default$/)
+    assert.deepEqual(await sbx.listSnapshots().nextItems(), [{ snapshotId: snap.snapshotId, names: [] }])
+    assert.ok((await Sandbox.listSnapshots({ limit: 1 }).nextItems()).length === 1)
     await sbx.files.write('/home/user/f', 'now')
     const one = await create(snap.snapshotId)
     await sbx.kill()
@@ -68,18 +70,16 @@ describe('fork', () => {
     await sbx.files.write('/home/user/f', 'then')
     const cmd = await sbx.commands.run('sleep 1000', { background: true, timeoutMs: 0 })
     const before = await sbx.getInfo()
-    const r = await call('POST', `/sandboxes/${sbx.sandboxId}/fork`, { count: 2, timeout: 100 })
-    assert.equal(r.status, 201)
-    const forks = await r.json()
-    assert.equal(forks.length, 2)
-    const kids = []
-    for (const f of forks) kids.push(keep(await Sandbox.connect(f.sandbox.sandboxID)))
+    const kids = await sbx.fork({ count: 2, timeoutMs: 100_000 })
+    kids.forEach(keep)
+    assert.equal(kids.length, 2)
     for (const kid of kids) {
       assert.equal(await kid.files.read('/home/user/f'), 'then')
       assert.equal((await kid.commands.list()).some((p) => p.pid === cmd.pid), vm, 'processes come along in a microVM')
       assert.equal((await kid.commands.run('hostname')).stdout, kid.sandboxId + '\n')
     }
-    assert.notEqual(forks[0].sandbox.envdAccessToken, forks[1].sandbox.envdAccessToken)
+    const token = async (k) => (await (await call('GET', `/sandboxes/${k.sandboxId}`)).json()).envdAccessToken
+    assert.notEqual(await token(kids[0]), await token(kids[1]))
     assert.deepEqual((await sbx.getInfo()).endAt, before.endAt)
     for (const count of [0, 101]) assert.equal((await call('POST', `/sandboxes/${sbx.sandboxId}/fork`, { count })).status, 400)
     assert.equal((await call('POST', '/sandboxes/i00000000000000000000/fork', {})).status, 404)

@@ -198,11 +198,11 @@ void sandbox_wake(struct sandbox *sb, sandbox_cb *done, void *arg) { (void)sb, F
 int sandbox_set_metadata(struct sandbox *sb, const struct kv *m, struct err *e) { (void)sb, (void)m, (void)e; return 0; }
 size_t sandbox_list(struct core *c, const struct sandbox_filter *f, struct sandbox **ret, size_t max, bool *more, struct err *e)
 {
-    (void)f, (void)max;
+    (void)max;
     if (fake_refuses(e))
         return SIZE_MAX;
     ret[0] = &c->sb;
-    *more = true;
+    *more = !f->cursor; /* of two pages, the second is the last */
     return 1;
 }
 int sandbox_metrics(struct sandbox *sb, void (*cb)(void *, const struct err *, const struct sandbox_metrics *), void *arg, struct err *e)

@@ -1,6 +1,7 @@
 /* The pure parts of the E2B dialect: references, metadata, hosts, times, steps; and its routes over a fake core. */
 #include "api/e2b/control.h"
 #include "api/e2b/e2b.h"
+#include "crypto/digest.h"
 #include "fake.h"
 
 /* ---- references ---- */
@@ -369,6 +370,47 @@ TEST(api, create_is_translated)
     HAS(x, "\"domain\":null");
     fx_free(x);
 }
+static void create_with(struct fx *x, const char *key, const char *body)
+{
+    auto_buf q = {0};
+    buf_printf(&q, "POST /v2/sandboxes HTTP/1.1\r\nHost: localhost\r\nX-API-Key: " KEY "\r\nIdempotency-Key: %s\r\nContent-Length: %zu\r\n\r\n%s", key, strlen(body), body);
+    F.create.cb = NULL;
+    fx_open_tcp(x);
+    fx_sendz(x, q.p);
+    fx_turn(x, 10), fx_read(x);
+}
+TEST(api, one_key_makes_one_sandbox)
+{
+    struct fx *x = fx_new();
+    const char *body = "{\"templateID\":\"base\"}";
+    create_with(x, "a-1", body);
+    CHECK(F.create.cb != NULL);
+    F.create.cb(F.create.arg, &x->core.sb, NULL);
+    kv_set(&x->core.sb.options, S("e2b.create_key_once"), S("a-1"));
+    kv_set(&x->core.sb.options, S("e2b.create_body_once"), S("7ec65e51c1db24fd8d7fe33d85fcfd5eb00e6e08bf6a6a4ba8c8bf14e4d0e2a0"));
+    create_with(x, "a-1", body); /* not the hash of this one */
+    HAS(x, "HTTP/1.1 422");
+    HAS(x, "\"error_code\":\"idempotency_request_mismatch\"");
+    char hash[65];
+    sha256_hex(body, strlen(body), hash);
+    kv_set(&x->core.sb.options, S("e2b.create_body_once"), str_of(hash));
+    create_with(x, "a-1", body);
+    CHECK(F.create.cb == NULL);
+    HAS(x, "HTTP/1.1 201");
+    HAS(x, "\"sandboxID\":\"" ID "\"");
+    x->core.sb.state = SB_CREATING;
+    create_with(x, "a-1", body);
+    HAS(x, "HTTP/1.1 409");
+    HAS(x, "Should-Retry: true");
+    HAS(x, "\"error_code\":\"idempotency_in_progress\"");
+    create_with(x, "other", body);
+    CHECK(F.create.cb != NULL);
+    F.create.cb(F.create.arg, &x->core.sb, NULL);
+    create_with(x, "Big", body);
+    HAS(x, "HTTP/1.1 400");
+    HAS(x, "\"message\":\"Idempotency-Key must have 1 to 255");
+    fx_free(x);
+}
 /* Their words on the left, the policy that is asked of core on the right. */
 TEST(api, network_is_translated)
 {
@@ -689,6 +731,23 @@ TEST(traffic, refusals)
         HAS(x, bad[i].status);
         HAS(x, bad[i].text);
     }
+    fx_free(x);
+}
+TEST(traffic, a_browser_gets_a_page)
+{
+    static const char ask[] = "GET / HTTP/1.1\r\nHost: 3000-iother.x.org\r\nAccept: text/html,*/*;q=0.8\r\n";
+    struct fx *x = fx_new();
+    auto_buf q = {0};
+    buf_printf(&q, "%s\r\n", ask);
+    traffic(x, q.p), fx_read(x);
+    HAS(x, "HTTP/1.1 502");
+    HAS(x, "Content-Type: text/html");
+    HAS(x, "<h1>The sandbox was not found</h1>");
+    HAS(x, "<code>iother</code>");
+    q.n = 0;
+    buf_printf(&q, "%sSec-Fetch-Mode: cors\r\n\r\n", ask); /* a page's own request */
+    traffic(x, q.p), fx_read(x);
+    HAS(x, "Content-Type: application/json");
     fx_free(x);
 }
 TEST(traffic, private_ports_need_their_token)

@@ -5,6 +5,7 @@
 #include "api/e2b/process.h"
 #include "api/e2b/rpc.h"
 #include "api/e2b/signature.h"
+#include "api/gzip.h"
 #include "fake.h"
 #include <zlib.h>
 
@@ -253,6 +254,33 @@ TEST(gunzip, any_split_and_several_members)
         gunzip_free(g);
     }
 }
+TEST(gzip, comes_back_whatever_the_pieces)
+{
+    auto_buf text = {0};
+    for (int i = 0; i < 20000; i++)
+        buf_printf(&text, "%d ", i * 7919);
+    for (size_t step = 1000; step < 2 * text.n; step *= 9) {
+        auto_buf packed = {0}, back = {0};
+        struct gzip *z = gzip_new();
+        for (size_t at = 0; at < text.n; at += step)
+            gzip_push(z, text.p + at, text.n - at < step ? text.n - at : step, false, &packed);
+        gzip_push(z, NULL, 0, true, &packed);
+        gzip_free(z);
+        CHECK(packed.n < text.n / 2);
+        struct gunzip *g = gunzip_new();
+        const char *p = packed.p;
+        size_t left = packed.n;
+        char block[4096];
+        struct err e;
+        for (long k = 1; k > 0;) {
+            k = gunzip_step(g, &p, &left, block, sizeof block, &e);
+            buf_put(&back, block, k > 0 ? (size_t)k : 0);
+        }
+        CHECK(gunzip_whole(g));
+        CHECK(back.n == text.n && !memcmp(back.p, text.p, text.n));
+        gunzip_free(g);
+    }
+}
 TEST(gunzip, refuses_what_is_none)
 {
     struct gunzip *g = gunzip_new();
@@ -477,10 +505,82 @@ TEST(process, unary_calls)
     CHECK(F.unary.cols == 9 && F.unary.rows == 8);
     fake_answer(NULL);
     fx_until(x, "\r\n\r\n{}");
-    stream(x, "/process.Process/StreamInput", "", "{}");
-    fx_until(x, "\"unimplemented\"");
+    stream(x, "/process.Process/StreamInput", "", "{}"); /* a keepalive alone */
+    fx_until(x, "no message names the process");
     rpc(x, "/process.Process/Nothing", "", "{}");
     fx_until(x, "HTTP/1.1 501");
+    fx_free(x);
+}
+TEST(compose, looks_copies_names_and_removes)
+{
+    struct fx *x = envd();
+    struct file_entry a = fake_entry, b = fake_entry, w = fake_entry;
+    a.path = "/home/user/a", b.path = "/home/user/b", w.path = "/home/user/w", w.name = "w";
+    ask(x, "POST", "/files/compose", AUTH, "{\"source_paths\":[\"a\",\"b\"],\"destination\":\"w\"}", strlen("{\"source_paths\":[\"a\",\"b\"],\"destination\":\"w\"}"));
+    F.entry_cb(F.cb_arg, NULL, &a);
+    F.entry_cb(F.cb_arg, NULL, &b);
+    CHECK(F.wr && F.rd);
+    CHECK(!strcmp(F.path.p, "/home/user/a"));
+    F.input.n = 0, F.rd_consumed = 0;
+    F.room = 2; /* of three */
+    F.rd->ops.data(F.rd->arg, (const unsigned char *)"one", 3);
+    CHECK_INT(F.rd_consumed, 0);
+    F.room = 100;
+    F.wr->ops.room(F.wr->arg);
+    CHECK_INT(F.rd_consumed, 3);
+    fake_read_done(NULL);
+    CHECK(!strcmp(F.path.p, "/home/user/b"));
+    fake_read_done(NULL); /* an empty one */
+    CHECK(F.wr_eof && F.input.n == 3 && !memcmp(F.input.p, "one", 3));
+    fake_write_done(NULL);
+    F.entry_cb(F.cb_arg, NULL, &w); /* it has its name */
+    CHECK(!strcmp(F.path.p, "/home/user/a"));
+    F.entry_cb(F.cb_arg, NULL, NULL);
+    CHECK(!strcmp(F.path.p, "/home/user/b"));
+    F.entry_cb(F.cb_arg, NULL, NULL);
+    fx_until(x, "{\"path\":\"/home/user/w\",\"name\":\"w\",\"type\":\"file\"}");
+    fx_free(x);
+}
+TEST(process, input_as_a_stream)
+{
+    static const char *const msg[] = {"{\"start\":{\"process\":{\"pid\":7}}}", "{\"data\":{\"input\":{\"stdin\":\"YWI=\"}}}", "{\"keepalive\":{}}",
+                                      "{\"data\":{\"input\":{\"stdin\":\"Y2Q=\"}}}"};
+    struct fx *x = envd();
+    struct proc_info p = {.pid = 7, .running = true};
+    auto_buf h = {0}, b = {0};
+    struct err e;
+    for (size_t i = 0; i < 4; i++)
+        rpc_envelope(&b, 0, msg[i], strlen(msg[i]));
+    buf_printf(&h, AUTH "Content-Type: application/connect+json\r\nTransfer-Encoding: chunked\r\n");
+    F.input.n = 0;
+    ask(x, "POST", "/process.Process/StreamInput", h.p, NULL, 0);
+    for (size_t i = 0; i < b.n; i++) { /* a byte at a time */
+        char c[8] = "1\r\n?\r\n";
+        c[3] = b.p[i];
+        fx_send(x, c, 6);
+    }
+    F.list_cb(F.cb_arg, NULL, &p, 1);
+    fx_turn(x, 5);
+    CHECK(F.input.n == 2);
+    fake_answer(NULL);
+    fx_turn(x, 5);
+    CHECK(F.input.n == 4 && !memcmp(F.input.p, "abcd", 4));
+    fx_sendz(x, "0\r\n\r\n");
+    fx_turn(x, 5), fx_read(x);
+    CHECK(!strstr(x->in.p ? x->in.p : "", "200")); /* not before it was taken */
+    fake_answer(NULL);
+    fx_until(x, "HTTP/1.1 200");
+    fx_turn(x, 5), fx_read(x);
+    CHECK(memmem(x->in.p, x->in.n, "\0\0\0\0\2{}", 7) && memmem(x->in.p, x->in.n, "\2\0\0\0\2{}", 7));
+    stream(x, "/process.Process/StreamInput", "", msg[0]);
+    F.list_cb(F.cb_arg, NULL, NULL, 0);
+    fx_until(x, "{\"error\":{\"code\":\"not_found\",\"message\":\"process with pid 7 not found\"}}");
+    stream(x, "/process.Process/StreamInput", "", msg[1]);
+    fx_until(x, "the first message must name the process");
+    stream(x, "/process.Process/StreamInput", "Connect-Timeout-Ms: 20\r\n", msg[0]);
+    fx_until(x, "\"deadline_exceeded\"");
+    err_set(&e, E_CANCELED, "gone");
+    F.list_cb(F.cb_arg, &e, NULL, 0); /* nobody waits any more */
     fx_free(x);
 }
 TEST(process, list_and_close)
