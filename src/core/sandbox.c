@@ -172,10 +172,10 @@ struct agent *sandbox_channel(struct sandbox *sb, struct err *e)
         return sb->box->agent;
     if (sb->state == SB_GONE || sb->state == SB_STOPPING || sb->state == SB_FAILED)
         (void)sandbox_ended_err(sb, e);
-    else if (sb->state == SB_PAUSED && !sb->transit)
+    else if (sb->state == SB_PAUSED && !sandbox_busy(sb))
         err_set(e, E_CONFLICT, "sandbox %s is paused; resume it first", sb->id);
     else
-        err_set(e, E_UNAVAILABLE, "sandbox %s is %s", sb->id, sb->transit && sb->state == SB_PAUSED ? "resuming" : state_name(sb->state));
+        err_set(e, E_UNAVAILABLE, "sandbox %s is %s", sb->id, sb->state == SB_PAUSED ? "resuming" : state_name(sb->state));
     return NULL;
 }
 

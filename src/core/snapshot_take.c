@@ -39,7 +39,7 @@ struct taking {
     uint32_t keep_last;
     struct vm_saving *saving;
     struct list waiters;
-    int64_t stood;
+    int64_t stood;            /* since when; 0: it was paused anyway */
     int home, rc;             /* container: of the job under way; home is -1 for a VM */
     struct err err;
 };
@@ -112,7 +112,7 @@ static void on_end(struct transit *t, const struct err *e)
 static void go_free(struct taking *k)
 {
     struct snapshot *s = map_get(&k->core->snapshots, k->id);
-    if (!s->downtime_ns)
+    if (k->stood && !s->downtime_ns)
         s->downtime_ns = clock_mono() - k->stood;
     transit_end(k->t, NULL);
 }
@@ -293,6 +293,23 @@ static void saving_ready(void *arg, struct vm_saving *sv, const struct err *e)
         sync_first(k->t, &ops);
 }
 
+/* Of one that is paused on disk: all that is needed of it lies there. */
+static void saved_copied(void *arg, struct vm_saving *sv, const struct err *e)
+{
+    struct taking *k = arg;
+    if (!k->t)
+        return;
+    fault("snapshot.copied");
+    if (e) {
+        transit_end(k->t, e);
+        return;
+    }
+    uint64_t generation = transit_owner(k->t)->generation;
+    k->late = true;
+    go_free(k);
+    vm_saving_publish(sv, generation, published, k);
+}
+
 /* ---- a container ------------------------------------------------------------------------------------------------- */
 
 static int tmp_open(const struct taking *k, int *ret_parent, struct err *e)
@@ -352,29 +369,36 @@ static void layer_saved(void *arg, const struct sp_rep *rep, int *fds, int nfds)
     }
     struct snapshot *s = map_get(&k->core->snapshots, k->id);
     s->disk_bytes = rep->u.saved.bytes;
-    s->downtime_ns = (int64_t)rep->u.saved.ns;
+    if (k->stood)
+        s->downtime_ns = (int64_t)rep->u.saved.ns;
     go_free(k);
     k->busy = true;
     job_run(k->core->jobs, publish_work, publish_done, k);
 }
 
-static void layer_synced(void *arg, const struct err *e, struct rec r)
+static void save_layer(struct transit *t)
 {
-    struct transit *t = arg;
     struct taking *k = t->taking;
     struct sp_req q = {.op = SP_LAYER_SAVE};
     struct err no;
-    (void)e, (void)r; /* the spawner writes the layer back itself */
-    if (t->over)
-        return;
-    timer_stop(&t->deadline);
-    memcpy(q.u.layer.id, transit_owner(t)->box->id, 22);
+    memcpy(q.u.layer.id, transit_owner(t)->box_id, 22);
     memcpy(q.u.layer.snapshot, k->id, sizeof k->id);
     k->busy = true;
     if (spawn_call(k->core->spawn, &q, NULL, 0, layer_saved, k, &no)) {
         k->busy = false;
         transit_end(t, &no);
     }
+}
+
+static void layer_synced(void *arg, const struct err *e, struct rec r)
+{
+    struct transit *t = arg;
+    (void)e, (void)r; /* the spawner writes the layer back itself */
+    if (t->over)
+        return;
+    timer_stop(&t->deadline);
+    t->taking->stood = clock_mono();
+    save_layer(t);
 }
 
 static void dir_work(void *arg)
@@ -394,8 +418,10 @@ static void dir_made(void *arg)
         return;
     if (k->rc)
         transit_end(k->t, &k->err);
-    else
+    else if (transit_owner(k->t)->state == SB_RUNNING)
         sync_first(k->t, &ops);
+    else
+        save_layer(k->t);
 }
 
 static void container_deadline(void *arg)
@@ -407,12 +433,24 @@ static void container_deadline(void *arg)
 
 /* ---- begin ------------------------------------------------------------------------------------------------------- */
 
+/* Running, or asleep with all that is needed of it on disk. A VM in standby has written nothing back, and its files could not
+ * be told from half-written ones. */
+static bool can_be_copied(const struct sandbox *sb)
+{
+    if (sb->state == SB_RUNNING)
+        return sb->box;
+    return sb->state == SB_PAUSED && (sb->life.paused == PAUSE_DISK || sb->tier == TIER_CONTAINER);
+}
+
 static int check(struct sandbox *sb, struct snapshot_spec *how, struct err *e)
 {
+    bool without = sb->state == SB_PAUSED && !sb->life.memory;
     struct map_entry *en;
     if (sb->tier == TIER_CONTAINER && how->memory_wanted)
         return err_set(e, E_UNSUPPORTED, "a container's memory cannot be kept: memory: false, or isolation vm");
-    how->files_only |= sb->tier == TIER_CONTAINER;
+    if (without && how->memory_wanted)
+        return err_set(e, E_CONFLICT, "sandbox %s was paused without its memory: memory: false, or resume it first", sb->id);
+    how->files_only |= sb->tier == TIER_CONTAINER || without;
     if (!how->files_only && !list_empty(&sb->attachments))
         return err_set(e, E_UNSUPPORTED, "a VM that has volumes can only be copied without its memory (memory: false)");
     if (how->name && !name_ok(str_of(how->name)))
@@ -424,7 +462,7 @@ static int check(struct sandbox *sb, struct snapshot_spec *how, struct err *e)
     }
     if (sb->core->stopping || sb->core->spawn_lost)
         return err_set(e, E_UNAVAILABLE, "the daemon is stopping");
-    return sb->state == SB_RUNNING && sb->box ? 0 : transit_not_now(sb, sb->state == SB_PAUSED ? "copied; resume it first" : "copied", e);
+    return can_be_copied(sb) ? 0 : transit_not_now(sb, sb->state == SB_PAUSED ? "copied in standby; resume it, or pause it to disk, first" : "copied", e);
 }
 
 static void wait_for(struct taking *k, snapshot_cb *done, void *arg)
@@ -473,6 +511,7 @@ int snapshot_take(struct sandbox *sb, const struct snapshot_spec *asked, snapsho
     }
     if (check(sb, &how, e))
         return -1;
+    memory = !how.files_only;
     struct snapshot *s = snapshot_new(sb, &how);
     k = xcalloc(1, sizeof *k);
     *k = (struct taking){.core = sb->core, .nameless = how.nameless, .memory = memory, .keep_last = how.keep_last,
@@ -484,7 +523,9 @@ int snapshot_take(struct sandbox *sb, const struct snapshot_spec *asked, snapsho
     k->t = transit_new(sb, SNAPSHOT, sb->tier == TIER_VM ? on_deadline : container_deadline);
     k->t->taking = k;
     k->t->on_end = on_end;
-    if (sb->tier == TIER_VM) {
+    if (sb->tier == TIER_VM && sb->state == SB_PAUSED) {
+        k->saving = vm_saving_of_saved(k->core->vmh, sb->box_id, k->id, memory, saved_copied, k);
+    } else if (sb->tier == TIER_VM) {
         k->saving = vm_saving_new(sb->box->vm, k->id, k->memory, saving_ready, k);
     } else {
         k->busy = true;

@@ -4,7 +4,8 @@
  * Saving freezes the layer's file system, so that nothing is half-written, for
  * as long as the copy takes; processes that write wait, others go on. Whoever
  * froze thaws: the child does it last and does not die with us, and if it was
- * killed we do it for it. An image that is not root's was not written here and
+ * killed we do it for it. The layer of a container that is paused on disk is not
+ * mounted and only copied. An image that is not root's was not written here and
  * is not mounted. */
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -24,7 +25,7 @@
 #define FS_FREEZE    _IOWR('X', 119, int) /* FIFREEZE */
 #define FS_THAW      _IOWR('X', 120, int) /* FITHAW */
 
-struct copy { int from, to, fs; /* fs: to freeze meanwhile; -1: nothing */ };
+struct copy { int from, to, fs; /* fs: to freeze meanwhile; -1: nothing */ bool keep; /* it is to outlive a power cut */ };
 
 static int copy_layer(const struct copy *c, struct sp_saved *ret, struct err *e)
 {
@@ -40,7 +41,7 @@ static int copy_layer(const struct copy *c, struct sp_saved *ret, struct err *e)
     ret->ns = (uint64_t)(clock_mono() - begun);
     if (rc)
         return -1;
-    if ((c->fs >= 0 && fdatasync(c->to)) || fstat(c->to, &st))
+    if ((c->keep && fdatasync(c->to)) || fstat(c->to, &st))
         return err_sys(e, errno, "copy of the layer");
     ret->bytes = (uint64_t)st.st_blocks * 512;
     return 0;
@@ -83,30 +84,37 @@ static int new_file(int dir, struct err *e)
     return fd < 0 ? err_sys(e, errno, "new layer") : fd;
 }
 
+static int open_layer(struct server *s, const char *folder, const char *id, int *ret, struct err *e)
+{
+    struct stat st;
+    *ret = server_home_open(s, O_RDONLY, e, "%s/%s/upper.ext4", folder, id);
+    if (*ret < 0 || fstat(*ret, &st))
+        return -1;
+    return st.st_uid || st.st_nlink != 1 ? err_set(e, E_DENIED, "the layer of %s is not ours", id) : 0;
+}
+
 static int open_save(struct server *s, const struct sp_layer *q, struct copy *c, struct err *e)
 {
     struct box *b = box_find(s, q->id);
-    if (!b || b->kind != SP_KIND_BOX)
+    if (b && b->kind != SP_KIND_BOX)
         return err_set(e, E_NOT_FOUND, "no container %s", q->id);
-    if (b->state != BX_ALIVE || b->upper < 0)
+    if (b && (b->state != BX_ALIVE || b->upper < 0))
         return err_set(e, E_GONE, "%s does not run", q->id);
+    c->keep = true;
     auto_fd dir = server_home_open(s, O_RDONLY | O_DIRECTORY, e, "snapshots/.%s.tmp", q->snapshot);
-    if (dir < 0 || (c->from = server_home_open(s, O_RDONLY, e, "boxes/%s/upper.ext4", q->id)) < 0)
+    if (dir < 0 || open_layer(s, "boxes", q->id, &c->from, e))
         return -1;
-    c->fs = openat(b->upper, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return c->fs < 0 ? err_sys(e, errno, "layer") : (c->to = new_file(dir, e)) < 0 ? -1 : 0;
+    if (b && (c->fs = openat(b->upper, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
+        return err_sys(e, errno, "layer");
+    return (c->to = new_file(dir, e)) < 0 ? -1 : 0;
 }
 
 static int open_seed(struct server *s, const struct sp_layer *q, struct copy *c, struct err *e)
 {
-    struct stat st;
     if (box_find(s, q->id))
         return err_set(e, E_CONFLICT, "%s exists already", q->id);
-    c->from = server_home_open(s, O_RDONLY, e, "snapshots/%s/upper.ext4", q->snapshot);
-    if (c->from < 0 || fstat(c->from, &st))
+    if (open_layer(s, "snapshots", q->snapshot, &c->from, e))
         return err_wrap(e, "snapshot %s", q->snapshot);
-    if (st.st_uid || st.st_nlink != 1)
-        return err_set(e, E_DENIED, "the layer of snapshot %s is not ours", q->snapshot);
     auto_fd boxes = server_home_open(s, O_RDONLY | O_DIRECTORY, e, "boxes");
     if (boxes < 0)
         return -1;
@@ -122,7 +130,7 @@ int op_layer(struct server *s, struct request *r, struct err *e)
     if (!sp_id_ok(q->id) || !sp_id_ok(q->snapshot))
         return err_set(e, E_INVALID, "not an id");
     struct copy *c = xcalloc(1, sizeof *c);
-    *c = (struct copy){-1, -1, -1};
+    *c = (struct copy){.from = -1, .to = -1, .fs = -1};
     struct child_work w = {body, over, c};
     if ((r->q->op == SP_LAYER_SAVE ? open_save(s, q, c, e) : open_seed(s, q, c, e)) || child_run(s, r, &w, e)) {
         copy_free(c);

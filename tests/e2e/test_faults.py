@@ -18,6 +18,7 @@ STEPS = {
         "recover": ("recover.stored",),
         "delete": ("delete.begun", "delete.removed", "ended.stored"),
         "snapshot": ("snapshot.begun", "snapshot.frozen", "snapshot.copied", "snapshot.thawed", "snapshot.published", "snapshot.stored"),
+        "asleep": ("snapshot.copied", "snapshot.stored"),
         "fork": ("snapshot.copied", "snapshot.published", "fork.taken", "create.started", "create.stored", "fork.born"),
         "rollback": ("rollback.started", "rollback.configured", "rollback.stored"),
         "unlist": ("forget.unlisted",),
@@ -33,12 +34,13 @@ STEPS = {
         "recover": ("recover.stored",),
         "delete": ("delete.begun", "delete.removed", "ended.stored"),
         "snapshot": ("snapshot.begun", "snapshot.copied", "snapshot.published", "snapshot.stored"),
+        "asleep": ("snapshot.copied", "snapshot.stored"),
         "fork": ("snapshot.copied", "snapshot.published", "fork.taken", "create.started", "create.stored", "fork.born", "forget.stored"),
         "rollback": ("rollback.started", "rollback.configured", "rollback.stored"),
         "forget": ("forget.stored", "forget.moved", "forget.removed"),
     },
 }
-COPIES = ("snapshot", "fork", "rollback", "unlist", "forget", "last")
+COPIES = ("snapshot", "asleep", "fork", "rollback", "unlist", "forget", "last")
 FILES = {f"/home/user/tree/{i}": os.urandom(5000 * i) for i in range(1, 4)}
 
 
@@ -153,14 +155,16 @@ class CopyFault(Fault):
             self.box.snapshot(name="s")
             self.box.put("/home/user/tree/later", b"later")
             self.box.ok("sync")
-        if self.op == "unlist":
+        if self.op == "asleep":
+            self.box.pause()
+        elif self.op == "unlist":
             self.kids = [c.create(snapshot="s")]
         elif self.op == "last":
             self.kids = [c.box(f["sandbox"]["id"]) for f in self.box.fork(count=1)["forks"]]
 
     def call(self):
         c = self.t.c
-        {"snapshot": lambda: self.box.snapshot(name="s"), "fork": lambda: self.box.fork(count=2), "rollback": lambda: self.box.rollback("s"),
+        {"snapshot": lambda: self.box.snapshot(name="s"), "asleep": lambda: self.box.snapshot(name="s"), "fork": lambda: self.box.fork(count=2), "rollback": lambda: self.box.rollback("s"),
          "unlist": lambda: c.delete("/v1/snapshots/s"), "forget": lambda: c.delete("/v1/snapshots/s"), "last": lambda: self.kids[0].kill()}[self.op]()
 
     def held(self):
@@ -170,6 +174,10 @@ class CopyFault(Fault):
         """Awake again, whatever it became; True if its processes are the ones it had."""
         o = box.info()
         what = f"{self.what}: {o['state']}"
+        if self.op == "asleep":
+            equal(o["state"], "paused", what)
+            box.resume()
+            return self.t.tier == "vm"
         contains(("running", "failed") if self.power else ("running",), o["state"], what)
         if o["state"] == "failed":
             true(o["end"]["reason"] == "host-fault" and o["end"]["message"], what)
@@ -185,8 +193,8 @@ class CopyFault(Fault):
     def whole(self):
         c, before = self.t.c, self.step.split(".")[1] in ("begun", "frozen", "copied", "thawed", "published")
         listed = [s["id"] for s in c.get("/v1/snapshots")["snapshots"]]
-        if self.op in ("snapshot", "rollback"):
-            equal(len(listed), 0 if self.op == "snapshot" and before else 1, f"{self.what}: whether there is a snapshot")
+        if self.op in ("snapshot", "asleep", "rollback"):
+            equal(len(listed), 0 if self.op != "rollback" and before else 1, f"{self.what}: whether there is a snapshot")
         else:
             equal(listed, [], f"{self.what}: snapshots")
         alive = self.back(self.box)
@@ -201,7 +209,7 @@ class CopyFault(Fault):
             true(self.kids, f"{self.what}: a child that was stored is there")
         for kid in self.kids:
             self.check(kid, memory=self.back(kid) and self.t.tier == "vm")
-        if self.op == "snapshot" and listed:
+        if self.op in ("snapshot", "asleep") and listed:
             kid = c.create(snapshot="s")
             self.check(kid, memory=self.t.tier == "vm")
             kid.kill()

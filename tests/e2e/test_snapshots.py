@@ -3,7 +3,7 @@ import os
 import time
 
 from hutchtest import *
-from keeper import keeper
+from keeper import keeper, told
 
 BOTH = ("vm", "container")
 
@@ -183,8 +183,59 @@ def listed_filtered_and_paged(t):
         refuses("invalid", a.snapshot, name=bad)
     refuses("invalid", a.snapshot, names="x")
     refuses("not_found", t.c.get, "/v1/snapshots/..%2f..%2fetc")
-    a.pause(standby=True)
-    contains(refuses("conflict", a.snapshot).message, "resume")
+
+
+@tiers(*BOTH)
+@timeout(240)
+def of_one_that_is_paused(t):
+    box = t.box()
+    data = os.urandom(300_000)
+    box.put("/home/user/f", data)
+    pid, ask = keeper(box)
+    first = ask()
+    box.pause(standby=True)
+    if t.tier == "vm":
+        contains(refuses("conflict", box.snapshot).message, "resume it, or pause it to disk")
+    else:
+        equal(t.snapshot(box, name="standby")["downtime_ms"], 0)
+        equal(t.create(snapshot="standby").get("/home/user/f"), data)
+        equal(box.info()["state"], "paused")
+    box.resume()
+    box.pause()
+    s = t.snapshot(box, name="paused")
+    equal((s["memory"], s["downtime_ms"]), (t.tier == "vm", 0))
+    true(s["disk_bytes"] > 300_000 and (t.tier == "container" or s["memory_bytes"] > 1_000_000), str(s))
+    equal(box.info()["state"], "paused", "nobody woke it")
+    kid = t.create(snapshot="paused")
+    (clone,) = t.fork(box)[1]
+    for b in (kid, clone):
+        equal(b.get("/home/user/f"), data)
+        if t.tier == "vm":
+            equal(told(b, pid, "?").split()[1:], first[1:], "its memory is the sandbox's")
+            clock_is_right(b)
+    for x, y in same_answers(kid, clone)[:-1]:
+        true(x != y, f"{x} in both")
+    equal(box.info()["state"], "paused")
+    # While it is copied it may be woken: the one after the other.
+    th = Threads()
+    th.go(lambda: t.snapshot(box, name="while"))
+    th.go(box.resume)
+    th.join(120)
+    equal(box.get("/home/user/f"), data)
+    if t.tier == "vm":
+        equal(ask()[1:], first[1:])
+    equal(t.create(snapshot="while").get("/home/user/f"), data)
+    # Its files alone, and what the snapshot has does not depend on it.
+    box.put("/home/user/f", b"other")
+    box.pause(memory=False)
+    files = t.snapshot(box, name="files")
+    equal((files["memory"], files["memory_bytes"]), (False, 0))
+    refuses("conflict unsupported", box.snapshot, memory=True)
+    box.kill()
+    again = t.create(snapshot="files", deadline=120)
+    equal((again.get("/home/user/f"), again.info()["start"]["path"]), (b"other", "boot"))
+    if t.tier == "vm":
+        equal(told(t.create(snapshot="paused"), pid, "?").split()[1:], first[1:])
 
 
 @tiers(*BOTH)

@@ -89,6 +89,13 @@ static void begin(struct vm_saving *s, int parts, vm_saving_cb *cb, void *arg)
 
 /* ---- new --------------------------------------------------------------------------------------------------------- */
 
+static int too_deep(const struct vm_saving *s, struct err *e)
+{
+    if (!*s->snapshot || s->machine.layers.n < SP_LAYERS_MAX)
+        return 0;
+    return err_set(e, E_QUOTA, "it stands on %d snapshots, one upon the other; a copy of a copy cannot be deeper", s->machine.layers.n);
+}
+
 static void open_work(void *arg)
 {
     struct vm_saving *s = arg;
@@ -96,10 +103,8 @@ static void open_work(void *arg)
         s->rc = err_set(&s->err, E_CONFLICT, "nothing is known of its machine, so it cannot be saved");
         return;
     }
-    if (*s->snapshot && s->machine.layers.n >= SP_LAYERS_MAX) {
-        s->rc = err_set(&s->err, E_QUOTA, "it stands on %d snapshots, one upon the other; a copy of a copy cannot be deeper", s->machine.layers.n);
+    if ((s->rc = too_deep(s, &s->err)))
         return;
-    }
     s->rc = savedtmp_open(&s->tmp, s->home, s->box, *s->snapshot ? s->snapshot : NULL, s->memory, &s->err);
     if (!s->rc && *s->snapshot)
         s->rc = savedtmp_open_disk(&s->tmp, s->home, s->box, s->machine.top, &s->err);
@@ -117,25 +122,52 @@ static void job_done(void *arg)
     part_done(s, NULL); /* rc and err are the job's */
 }
 
-struct vm_saving *vm_saving_new(struct vm *vm, const char *snapshot_id, bool memory, vm_saving_cb *cb, void *arg)
+static struct vm_saving *saving_alloc(struct vm_host *h, const char *box_id, const char *snapshot_id, bool memory)
 {
     struct vm_saving *s = xcalloc(1, sizeof *s);
-    struct vm_host *h = vm_host_of(vm);
-    const struct vm_machine *m = vm_machine_of(vm);
     s->host = host_ref(h);
-    s->vm = vm;
     s->memory = memory;
     s->ident = h->ident;
     s->also = -1;
-    s->known = m != NULL;
-    if (m)
-        s->machine = *m;
-    (void)snprintf(s->box, sizeof s->box, "%s", vm_id(vm));
+    (void)snprintf(s->box, sizeof s->box, "%s", box_id);
     (void)snprintf(s->snapshot, sizeof s->snapshot, "%s", snapshot_id ? snapshot_id : "");
     savedtmp_init(&s->tmp);
     s->home = fcntl(h->conf.home_fd, F_DUPFD_CLOEXEC, 0);
+    return s;
+}
+
+struct vm_saving *vm_saving_new(struct vm *vm, const char *snapshot_id, bool memory, vm_saving_cb *cb, void *arg)
+{
+    struct vm_host *h = vm_host_of(vm);
+    struct vm_saving *s = saving_alloc(h, vm_id(vm), snapshot_id, memory);
+    const struct vm_machine *m = vm_machine_of(vm);
+    s->vm = vm;
+    s->known = m != NULL;
+    if (m)
+        s->machine = *m;
     begin(s, 1, cb, arg);
     job_run(h->conf.jobs, open_work, job_done, s);
+    return s;
+}
+
+/* ---- of one that is saved ---------------------------------------------------------------------------------------- */
+
+static void saved_work(void *arg)
+{
+    struct vm_saving *s = arg;
+    struct err *e = &s->err;
+    s->rc = vm_machine_read(s->home, s->box, &s->machine, e) || too_deep(s, e) || savedtmp_open(&s->tmp, s->home, s->box, s->snapshot, false, e) ||
+                    (s->memory && savedtmp_link_memory(&s->tmp, s->home, s->box, &s->ident, &s->machine, &s->facts, e)) ||
+                    savedtmp_open_disk(&s->tmp, s->home, s->box, s->machine.top, e) || savedtmp_copy_disk(&s->tmp, e)
+                ? -1
+                : 0;
+}
+
+struct vm_saving *vm_saving_of_saved(struct vm_host *h, const char *box_id, const char *snapshot_id, bool memory, vm_saving_cb *cb, void *arg)
+{
+    struct vm_saving *s = saving_alloc(h, box_id, snapshot_id, memory);
+    begin(s, 1, cb, arg);
+    job_run(h->conf.jobs, saved_work, job_done, s);
     return s;
 }
 

@@ -135,10 +135,8 @@ int savedtmp_copy_disk(struct savedtmp *t, struct err *e)
 
 static const char *accel_name(uint32_t accel) { return accel == SP_ACCEL_KVM ? "kvm" : "tcg"; }
 
-struct facts { uint64_t pages_bytes, devices_bytes; char devices_sha256[SHA256_HEX]; };
-
 /* What QEMU wrote goes behind the pages, without its own head. */
-static int append_devices(struct savedtmp *t, struct facts *f, struct err *e)
+static int append_devices(struct savedtmp *t, struct saved_parts *f, struct err *e)
 {
     struct stat st, pages;
     if (fstat(t->dev_fd, &st) || fstat(t->state_fd, &pages))
@@ -159,7 +157,7 @@ static int append_devices(struct savedtmp *t, struct facts *f, struct err *e)
     return 0;
 }
 
-static int count_pages(struct savedtmp *t, const struct vm_machine *m, const struct facts *f, struct vm_saved *facts, struct err *e)
+static int count_pages(struct savedtmp *t, const struct vm_machine *m, const struct saved_parts *f, struct vm_saved *facts, struct err *e)
 {
     unsigned char head[PAGES_INDEX];
     struct stat st;
@@ -172,7 +170,7 @@ static int count_pages(struct savedtmp *t, const struct vm_machine *m, const str
     return 0;
 }
 
-static void put_manifest(struct buf *out, const struct vm_machine *m, const struct vm_identity *id, const struct vm_saved *s, const struct facts *f)
+static void put_manifest(struct buf *out, const struct vm_machine *m, const struct vm_identity *id, const struct vm_saved *s, const struct saved_parts *f)
 {
     char at[32];
     struct jw w;
@@ -208,21 +206,20 @@ static void put_manifest(struct buf *out, const struct vm_machine *m, const stru
 
 int savedtmp_publish(struct savedtmp *t, const struct vm_machine *m, const struct vm_identity *id, struct vm_saved *facts, struct err *e)
 {
-    struct facts f = {0};
     facts->memory = t->memory;
     facts->at_wall_ns = clock_wall();
-    if (t->memory && (append_devices(t, &f, e) || count_pages(t, m, &f, facts, e)))
+    if (t->memory && !t->whole && (append_devices(t, &t->parts, e) || count_pages(t, m, &t->parts, facts, e)))
         return -1;
     struct stat disk;
     if (t->disk_fd >= 0 && (fdatasync(t->disk_fd) || fstat(t->disk_fd, &disk)))
         return err_sys(e, errno, "disk of a snapshot");
     facts->disk_bytes = t->disk_fd >= 0 ? (uint64_t)disk.st_blocks * 512 : 0;
     auto_buf text = {0};
-    put_manifest(&text, m, id, facts, &f);
+    put_manifest(&text, m, id, facts, &t->parts);
     auto_fd man = openat(t->dir, "manifest.json", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (man < 0 || !fd_write_all(man, text.p, text.n))
         return err_sys(e, errno, "manifest of a saved machine");
-    if ((t->memory && (fdatasync(t->state_fd) || fdatasync(t->index_fd))) || fdatasync(man) || fsync(t->dir))
+    if ((t->memory && !t->whole && (fdatasync(t->state_fd) || fdatasync(t->index_fd))) || fdatasync(man) || fsync(t->dir))
         return err_sys(e, errno, "writing a saved machine to the disk");
     if (renameat2(t->parent, t->tmp, t->parent, t->name, RENAME_NOREPLACE)) {
         if (errno != EEXIST || renameat2(t->parent, t->tmp, t->parent, t->name, RENAME_EXCHANGE))
@@ -324,6 +321,9 @@ int savedfile_open(struct savedfile *f, int dir, const struct vm_identity *id, s
         return damaged(e);
     f->facts.pages = (uint32_t)pages;
     f->facts.bytes = (uint64_t)bytes;
+    f->parts.pages_bytes = (uint64_t)pages_bytes;
+    f->parts.devices_bytes = (uint64_t)devices;
+    (void)snprintf(f->parts.devices_sha256, sizeof f->parts.devices_sha256, "%.*s", (int)sha.n, sha.p);
     f->state_fd = openat(dir, "state", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     f->index_fd = openat(dir, "pages.idx", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (f->state_fd < 0 || f->index_fd < 0)
@@ -364,4 +364,26 @@ int savedfile_verify(const struct savedfile *f, struct err *e)
         }
     }
     return 0;
+}
+
+/* ---- from one to the other --------------------------------------------------------------------------------------- */
+
+int savedtmp_link_memory(struct savedtmp *t, int home, const char *box_id, const struct vm_identity *id, struct vm_machine *m, struct vm_saved *facts, struct err *e)
+{
+    static const char *const names[] = {"state", "pages.idx"};
+    struct savedfile f = {.state_fd = -1, .index_fd = -1};
+    auto_fd dir = saved_dir_open(home, box_id, NULL, e);
+    int rc = dir < 0 || savedfile_open(&f, dir, id, e) ? -1 : f.facts.memory ? savedfile_verify(&f, e) : err_set(e, E_NOT_FOUND, "it was saved without its memory");
+    for (unsigned i = 0; !rc && i < sizeof names / sizeof *names; i++)
+        if (linkat(dir, names[i], t->dir, names[i], 0))
+            rc = err_sys(e, errno, "memory of a snapshot");
+    if (!rc) {
+        t->memory = t->whole = true;
+        t->parts = f.parts;
+        *m = f.machine;
+        facts->pages = f.facts.pages;
+        facts->bytes = f.facts.bytes;
+    }
+    savedfile_close(&f);
+    return rc;
 }

@@ -161,6 +161,9 @@ typedef void vm_saving_cb(void *arg, struct vm_saving *s, const struct err *e);
 struct vm_saving *vm_saving_new(struct vm *vm, const char *snapshot_id, bool memory, vm_saving_cb *cb, void *arg);
 void vm_saving_take(struct vm_saving *s, vm_saving_cb *cb, void *arg);
 void vm_saving_publish(struct vm_saving *s, uint64_t generation, vm_saving_cb *cb, void *arg);
+/* A snapshot of a box that is saved already and has no vm: all of it is copied or linked by this, then comes publish.
+ * E_NOT_FOUND: memory was asked for, and it was saved without. */
+struct vm_saving *vm_saving_of_saved(struct vm_host *h, const char *box_id, const char *snapshot_id, bool memory, vm_saving_cb *cb, void *arg);
 const struct vm_saved *vm_saving_facts(const struct vm_saving *s); /* after publish */
 void vm_saving_free(struct vm_saving *s); /* no callback follows; what was not published is removed. NULL is fine */
 

@@ -104,6 +104,8 @@ struct json;
 void machine_put(struct jw *w, const struct vm_machine *m);                       /* members of an open object */
 int machine_get(struct json *j, struct vm_machine *ret, struct err *e);
 
+struct saved_parts { uint64_t pages_bytes, devices_bytes; char devices_sha256[VM_SHA_SIZE]; }; /* of `state` */
+
 struct savedtmp {          /* a saved machine being written */
     int parent, dir;       /* boxes/<bid> or snapshots, and the temporary directory in it */
     char tmp[SP_ID + 8], name[SP_ID];
@@ -111,17 +113,22 @@ struct savedtmp {          /* a saved machine being written */
     int from_fd, disk_fd;  /* a snapshot: the box's own disk, and the copy of it */
     int dev_fd;            /* memfd: device state as QEMU writes it */
     bool memory;
+    bool whole;            /* `state` has its devices already: linked, parts are known */
+    struct saved_parts parts;
 };
 void savedtmp_init(struct savedtmp *t);
 int savedtmp_open(struct savedtmp *t, int home, const char *box_id, const char *snapshot_id, bool memory, struct err *e);
 /* For a snapshot: top is the box's disk. The copy is taken while the VM stands still. */
 int savedtmp_open_disk(struct savedtmp *t, int home, const char *box_id, uint32_t top, struct err *e);
 int savedtmp_copy_disk(struct savedtmp *t, struct err *e);
+/* For a snapshot of a box that is saved (t open without memory, its disk with it): its memory, checked, by links, as nobody ever
+ * writes to those files. E_NOT_FOUND: saved without memory. */
+int savedtmp_link_memory(struct savedtmp *t, int home, const char *box_id, const struct vm_identity *id, struct vm_machine *m, struct vm_saved *facts, struct err *e);
 /* Device state behind the pages, manifest, sync, rename. */
 int savedtmp_publish(struct savedtmp *t, const struct vm_machine *m, const struct vm_identity *id, struct vm_saved *facts, struct err *e);
 void savedtmp_drop(struct savedtmp *t); /* close; remove what was not published */
 
-struct savedfile { int state_fd, index_fd; struct vm_machine machine; struct vm_saved facts; };
+struct savedfile { int state_fd, index_fd; struct vm_machine machine; struct vm_saved facts; struct saved_parts parts; };
 void savedfile_close(struct savedfile *f);
 /* dir: of the saved machine. Facts and identity are checked; the pages only by savedfile_verify. */
 int savedfile_open(struct savedfile *f, int dir, const struct vm_identity *id, struct err *e);

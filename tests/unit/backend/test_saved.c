@@ -199,6 +199,45 @@ TEST(saved, any_damage_is_found)
     }
 }
 
+TEST(saved, becomes_a_snapshot_that_needs_it_no_more)
+{
+    struct err e = {0};
+    struct vm_saved facts, copy = {.generation = 7};
+    struct vm_machine m;
+    struct savedfile f;
+    struct savedtmp t;
+    char path[96];
+    setup();
+    CHECK_INT(publish(NULL, 7, &facts, &e), 0);
+    savedtmp_init(&t);
+    CHECK_INT(savedtmp_open(&t, home_fd, BID, SID, false, &e), 0);
+    CHECK_INT(savedtmp_link_memory(&t, home_fd, BID, &ident, &m, &copy, &e), 0);
+    CHECK_INT(m.top, 3);
+    CHECK_INT(savedtmp_publish(&t, &m, &ident, &copy, &e), 0);
+    savedtmp_drop(&t);
+    CHECK_INT(copy.bytes, facts.bytes);
+    saved_remove(home_fd, BID); /* it was resumed */
+    CHECK_INT(load(SID, &ident, &f, &e), 0);
+    CHECK_INT(f.facts.generation, 7);
+    CHECK_INT(f.facts.pages, 3);
+    CHECK(f.facts.memory);
+    CHECK_INT(savedfile_verify(&f, &e), 0);
+    savedfile_close(&f);
+    /* what is damaged, or is not there, is not handed on */
+    savedtmp_init(&t);
+    CHECK_INT(savedtmp_open(&t, home_fd, BID, TID, false, &e), 0);
+    CHECK_INT(savedtmp_link_memory(&t, home_fd, BID, &ident, &m, &copy, &e), -1);
+    CHECK_INT(e.code, E_NOT_FOUND);
+    CHECK_INT(publish(NULL, 8, &facts, &e), 0);
+    (void)snprintf(path, sizeof path, "%s/boxes/" BID "/saved/state", home);
+    auto_fd fd = open(path, O_WRONLY | O_CLOEXEC);
+    CHECK_INT(pwrite(fd, "x", 1, (off_t)pages_at(1)), 1);
+    CHECK_INT(savedtmp_link_memory(&t, home_fd, BID, &ident, &m, &copy, &e), -1);
+    CHECK_INT(e.code, E_CONFLICT);
+    savedtmp_drop(&t);
+    CHECK_INT(load(TID, &ident, &f, &e), -1);
+}
+
 TEST(machine, record_round_trip)
 {
     struct err e = {0};
