@@ -140,7 +140,9 @@ static void add(struct gated *g, const int *fds, int n)
     static const enum gate_sock role[NET_SOCK_MAX] = {
         [NET_SOCK_TCP4] = GATE_SOCK_TCP, [NET_SOCK_DNS_UDP4] = GATE_SOCK_DNS_UDP, [NET_SOCK_DNS_TCP4] = GATE_SOCK_DNS_TCP,
         [NET_SOCK_PROXY4] = GATE_SOCK_PROXY, [NET_SOCK_TCP6] = GATE_SOCK_TCP, [NET_SOCK_DNS_UDP6] = GATE_SOCK_DNS_UDP,
-        [NET_SOCK_DNS_TCP6] = GATE_SOCK_DNS_TCP,
+        [NET_SOCK_DNS_TCP6] = GATE_SOCK_DNS_TCP, [NET_SOCK_UDP4] = GATE_SOCK_UDP, [NET_SOCK_UDP_BACK4] = GATE_SOCK_UDP_BACK,
+        [NET_SOCK_UDP_NO4] = GATE_SOCK_UDP_NO, [NET_SOCK_UDP6] = GATE_SOCK_UDP, [NET_SOCK_UDP_BACK6] = GATE_SOCK_UDP_BACK,
+        [NET_SOCK_UDP_NO6] = GATE_SOCK_UDP_NO,
     };
     struct egress *eg = g->eg;
     struct gate_box b = {.box = g->box, .sandbox = g->sandbox, .group = HOST_GROUP, .policy = str_of(g->policy), .ca_cert = str_of(g->ca_cert), .ca_key = str_of(g->ca_key),

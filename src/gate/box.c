@@ -22,6 +22,7 @@ static void on_sock(void *arg, int events)
     case GATE_SOCK_PROXY: conn_accept(s); break;
     case GATE_SOCK_DNS_UDP: dns_udp_ready(s); break;
     case GATE_SOCK_DNS_TCP: dns_accept(s); break;
+    case GATE_SOCK_UDP: udp_ready(s); break;
     default: break;
     }
 }
@@ -51,7 +52,10 @@ static bool sock_fits(int fd, enum gate_sock role)
     case GATE_SOCK_TCP:
     case GATE_SOCK_PROXY:
     case GATE_SOCK_DNS_TCP: return type == SOCK_STREAM && listening == 1;
-    case GATE_SOCK_DNS_UDP: return type == SOCK_DGRAM;
+    case GATE_SOCK_DNS_UDP:
+    case GATE_SOCK_UDP: return type == SOCK_DGRAM;
+    case GATE_SOCK_UDP_BACK: return type == SOCK_RAW && get_opt(fd, SO_PROTOCOL) == IPPROTO_UDP;
+    case GATE_SOCK_UDP_NO: return type == SOCK_RAW && get_opt(fd, SO_PROTOCOL) == (domain == AF_INET ? IPPROTO_ICMP : IPPROTO_ICMPV6);
     default: return false;
     }
 }
@@ -92,6 +96,8 @@ static void socks_take(struct box *b, const enum gate_sock *roles, const int *fd
         (void)fd_nonblock(s->fd);
         if (s->role == GATE_SOCK_DNS_UDP)
             want_pktinfo(s->fd);
+        if (s->role == GATE_SOCK_UDP)
+            udp_want_destination(s->fd, s->family);
         io_init(&s->io, b->g->loop, s->fd, on_sock, s);
     }
     box_listen(b, true);
@@ -99,7 +105,7 @@ static void socks_take(struct box *b, const enum gate_sock *roles, const int *fd
 void box_listen(struct box *b, bool on)
 {
     for (int i = 0; i < b->nsocks; i++)
-        io_want(&b->sock[i].io, on ? IO_READ : 0);
+        io_want(&b->sock[i].io, on && b->sock[i].role != GATE_SOCK_UDP_BACK && b->sock[i].role != GATE_SOCK_UDP_NO ? IO_READ : 0);
 }
 
 /* ---- tenants -------------------------------------------------------------------------------------------------------- */
@@ -252,6 +258,7 @@ static struct box *box_new(struct gate *g, struct str id, struct str sandbox, st
     list_init(&b->conns);
     list_init(&b->questions);
     list_init(&b->dns_conns);
+    udp_init(b);
     (void)map_set(&g->boxes, b->id, b);
     return b;
 }
@@ -296,7 +303,7 @@ int box_put(struct gate *g, struct rec r, bool whole, const int *fds, int nfds, 
         (void)close(fds[i]);
     if (taken < 0)
         return -1;
-    *ret_cut = conns_review(b);
+    *ret_cut = conns_review(b) + udp_review(b);
     say_policy(b, *ret_cut);
     return 0;
 }
@@ -318,6 +325,7 @@ void box_free(struct box *b)
     b->dead = true;
     socks_close(b);
     conns_cut(b, "the sandbox ended");
+    udp_cut(b, "the sandbox ended");
     dns_drop(b);
     group_leave(b);
     (void)map_del(&b->g->boxes, b->id);

@@ -436,7 +436,7 @@ static bool original_dst(int fd, struct ip *ret, uint16_t *ret_port)
     /* Our own address: it was not redirected, somebody talks to the listener itself. */
     return !getsockname(fd, (void *)&own, &m) && ip_from_sockaddr((void *)&own, &self, &self_port) && !(ip_eq(&self, ret) && self_port == *ret_port);
 }
-static const char *over_limit(const struct box *b)
+const char *conn_over_limit(const struct box *b)
 {
     if (b->meter.conns >= b->meter.max_conns)
         return "the sandbox has as many connections as its network policy allows";
@@ -448,7 +448,7 @@ static void begin(struct gsock *s, int fd)
 {
     struct box *b = s->box;
     struct conn *c = xcalloc(1, sizeof *c);
-    const char *why = over_limit(b);
+    const char *why = conn_over_limit(b);
     int on = 1;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     *c = (struct conn){.box = b, .g = b->g, .id = ++b->g->next_conn, .fd = fd, .up = -1, .proxy = s->role == GATE_SOCK_PROXY, .began = clock_mono()};

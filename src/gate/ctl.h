@@ -57,6 +57,9 @@ enum gate_sock {
     GATE_SOCK_PROXY,    /* listening: explicit proxy (HTTP CONNECT and absolute form), for HTTP_PROXY/HTTPS_PROXY */
     GATE_SOCK_DNS_UDP,  /* bound; nft redirects UDP port 53 here */
     GATE_SOCK_DNS_TCP,  /* listening; nft redirects TCP port 53 here */
+    GATE_SOCK_UDP,      /* bound, transparent; nft leads every other datagram here as it is */
+    GATE_SOCK_UDP_BACK, /* raw UDP, transparent: answers, from whoever was asked */
+    GATE_SOCK_UDP_NO,   /* raw ICMP or ICMPv6, transparent: refusals */
     GATE_SOCK_MAX
 };
 

@@ -18,7 +18,7 @@
 #include "gate/policy.h"
 
 #define SCRATCH (256u * 1024) /* one read; shared, consumed before the next */
-#define SOCKS_MAX 12
+#define SOCKS_MAX 16
 
 struct conn;
 struct gate;
@@ -28,6 +28,11 @@ struct secret { char *id, *value; size_t n; uint64_t calls_max, bytes_max, calls
 /* What is counted and limited, for a box and for a tenant. */
 struct meter { uint64_t max_conns, max_bytes, conns, in, out; struct bucket rate; };
 struct group { char *name; struct meter meter; uint64_t boxes; bool kept /* limits were set */; };
+
+/* Datagrams (udp.c): flows, and which refusals were written down lately. */
+#define UDP_SAID 32
+struct udp_said { struct ip ip; uint16_t port; int64_t at; };
+struct udp_box { struct list flows; size_t nflows; struct timer look; struct udp_said said[UDP_SAID]; struct bucket say; uint64_t unsaid; };
 
 struct gsock { struct box *box; enum gate_sock role; int fd, family; struct io io; };
 
@@ -45,6 +50,7 @@ struct box {
     struct gsock sock[SOCKS_MAX];
     int nsocks;
     struct list conns, questions, dns_conns;
+    struct udp_box udp;
     size_t nquestions;
     struct meter meter;
     struct bucket dns_rate;
@@ -101,7 +107,15 @@ void dns_udp_ready(struct gsock *s);
 void dns_accept(struct gsock *s);
 void dns_drop(struct box *b); /* every question and connection of it */
 
+/* udp.c */
+void udp_init(struct box *b);
+void udp_ready(struct gsock *s);
+void udp_want_destination(int fd, int family);
+uint64_t udp_review(struct box *b); /* after a policy change; how many flows were cut */
+void udp_cut(struct box *b, const char *why);
+
 /* conn.c */
+const char *conn_over_limit(const struct box *b); /* why no further connection may be made, or NULL */
 void conn_accept(struct gsock *s);
 uint64_t conns_review(struct box *b); /* after a policy change; how many were cut */
 void conns_cut(struct box *b, const char *why);

@@ -154,6 +154,8 @@ static const char *why_not(const struct policy *p, const struct policy_ask *q)
 {
     if (p->mode == POLICY_NONE)
         return "this sandbox has no network access (mode none)";
+    if (q->proto == PROTO_UDP)
+        return "UDP is carried only where an allow rule says so (protocol udp)";
     if (!q->name.n && q->looked)
         return "no rule allows this address, and no server name was seen that a rule allows";
     if (q->method.n)
@@ -161,7 +163,13 @@ static const char *why_not(const struct policy *p, const struct policy_ask *q)
     return "not in the allow list of this sandbox's network policy";
 }
 
-static void decide(const struct policy *p, const struct policy_ask *q, struct policy_verdict *v)
+/* "open" of a sandbox's own policy is for what can be looked at; of a ceiling it takes nothing away. */
+static bool is_open(const struct policy *p, const struct policy_ask *q, bool ceiling)
+{
+    return p->mode == POLICY_OPEN && (ceiling || q->proto != PROTO_UDP);
+}
+
+static void decide(const struct policy *p, const struct policy_ask *q, bool ceiling, struct policy_verdict *v)
 {
     *v = (struct policy_verdict){.answer = ANSWER_DENY};
     if (denied(p, q, true, v))
@@ -194,7 +202,7 @@ static void decide(const struct policy *p, const struct policy_ask *q, struct po
     }
     if (denied(p, q, false, v))
         return;
-    say(v, p->mode == POLICY_OPEN ? ANSWER_ALLOW : ANSWER_DENY, "mode", policy_mode_name(p->mode));
+    say(v, is_open(p, q, ceiling) ? ANSWER_ALLOW : ANSWER_DENY, "mode", policy_mode_name(p->mode));
     if (v->answer == ANSWER_DENY)
         refuse(v, q, why_not(p, q));
     else if (deny_pending(p, q, false))
@@ -255,10 +263,10 @@ void policy_decide(const struct policy_set *s, const struct policy_ask *q, struc
         refuse(ret, q, why);
         return;
     }
-    decide(s->own, q, ret);
+    decide(s->own, q, false, ret);
     for (int i = 0; i < s->nceilings; i++) {
         struct policy_verdict c;
-        decide(s->ceiling[i], q, &c);
+        decide(s->ceiling[i], q, true, &c);
         under_ceiling(ret, &c, s->ceiling_name[i]);
     }
     needs_injection(s->own, q, ret);

@@ -10,8 +10,9 @@
  *     "ports": [443, "8000-8999"]   default: 80 and 443 for an allowed domain; every port for a CIDR and in deny
  *     "protocol": "web" | "http" | "tls" | "tcp" | "udp" | "any"
  *         web (default of an allowed domain): HTTP or TLS as seen on the wire, the name in it is checked; http, tls: one of
- *         them; tcp: not looked into, so an address shared by two names is shared; any (default of a CIDR and in deny);
- *         udp (deny only: the gate carries none)
+ *         them; tcp: not looked into, so an address shared by two names is shared; any (default of a CIDR and in deny): of a
+ *         CIDR datagrams too, of an allowed domain as tcp; udp: datagrams, of a domain only with ports and only to addresses
+ *         the resolver gave out for it. Port 53 is always the resolver's.
  *     "methods": ["GET"], "paths": ["/v1/"]   HTTP only, allow only; over TLS this needs interception (policy_intercepts).
  *         "/v1" matches /v1 and what is below it, "/v1/" what is below it, "/v1*" any path that begins so; a star and then
  *         "/info" any that ends so. A request whose path could be read in two ways (dot segments, "//", encoded slashes or dots)
@@ -29,8 +30,8 @@
  * limits: {"connections": N, "bytes_per_second": N, "bytes": N, "dns_per_second": N}; 0 or absent: the default.
  *
  * Order, first that applies:  1 closed addresses (ip_closed, the host's own) unless an operator's ceiling lists them under
- * "private"  2 a final deny  3 an allow rule  4 a deny rule  5 the mode: open allows, allow and none deny. Mode none ignores
- * "allow". A ceiling is a policy of the operator (host, tenant) that must allow the same thing too; limits are the smallest.
+ * "private"  2 a final deny  3 an allow rule  4 a deny rule  5 the mode: open allows (datagrams: only as a ceiling; they need a
+ * rule), allow and none deny. Mode none ignores "allow". A ceiling is a policy of the operator (host, tenant) that must allow the same thing too; limits are the smallest.
  * "private" is refused in anything but a ceiling, and opens nothing by itself: a rule must still allow it.
  *
  * Names: gate/name.h. A denied domain is a convenience, not a wall: in mode open its address stays reachable by number. */

@@ -211,8 +211,8 @@ static int rule_object(struct json *obj, struct rule *r, bool deny, char **ret_i
         return json_fail(obj, e, "final belongs to deny rules");
     if (scope_parse(obj, &r->scope, !deny, e) || rule_protocol(obj, r, e))
         return -1;
-    if (!deny && r->protocol == RP_UDP)
-        return json_fail(json_get(obj, "protocol"), e, "UDP is not carried, only questions to the resolver; every other datagram is refused");
+    if (!deny && r->protocol == RP_UDP && r->domain && !r->scope.nports)
+        return json_fail(obj, e, "datagrams to a name need ports: what is said in them is not looked at");
     if (scope_l7(&r->scope) && r->protocol && !(r->protocol & RP_WEB))
         return json_fail(obj, e, "methods and paths need protocol web, http or tls");
     return 0;
@@ -224,6 +224,8 @@ static void rule_defaults(struct rule *r, bool deny)
         r->protocol = scope_l7(&r->scope) ? RP_WEB : r->domain && !deny ? RP_WEB : RP_ANY;
     if (scope_l7(&r->scope))
         r->protocol &= RP_WEB; /* "tcp" with paths would be no rule at all */
+    if (r->domain && !deny && r->protocol == RP_ANY)
+        r->protocol = RP_WEB | RP_TCP; /* QUIC is asked for by its own word */
     if (!r->scope.nports && r->domain && !deny && r->protocol & RP_WEB) {
         r->scope.port[0] = (struct port_range){80, 80};
         r->scope.port[1] = (struct port_range){443, 443};

@@ -5,6 +5,8 @@
 #include "jail/sys.h"
 #include "wire/net.h"
 #include <arpa/inet.h>
+#include <linux/fib_rules.h>
+#include <linux/filter.h>
 #include <linux/if_addr.h>
 #include <linux/if_link.h>
 #include <linux/if_tun.h>
@@ -20,6 +22,7 @@
 #define TAP_INDEX 77 /* asked for by number, so that every message below is the same for all */
 #define TUN_DEV   "/dev/net/tun"
 #define BACKLOG   1024
+#define UDP_TABLE 77
 
 static const unsigned char guest6[16] = NET_GUEST6, gate6[16] = NET_GATE6, guest_mac[6] = NET_GUEST_MAC, gate_mac[6] = NET_GATE_MAC;
 
@@ -72,6 +75,27 @@ static void neighbour(struct nl *l, int index, int family, const void *addr, con
     nl_end(l);
 }
 
+/* Datagrams to anywhere end here: they are looked at, not sent on. In a container they have left through lo already, and only a
+ * route that calls every address local brings them back in; a rule keeps that to UDP, so that no program can bind to an address
+ * that is not its own. */
+static void all_local(struct nl *l, int family, const void *source, unsigned table)
+{
+    struct rtmsg m = {.rtm_family = (uint8_t)family, .rtm_table = (uint8_t)table, .rtm_protocol = RTPROT_STATIC, .rtm_scope = RT_SCOPE_HOST, .rtm_type = RTN_LOCAL};
+    nl_begin(l, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, &m, sizeof m, false);
+    nl_u32(l, RTA_OIF, LO_INDEX);
+    if (source)
+        nl_put(l, RTA_PREFSRC, source, family == AF_INET ? 4 : 16);
+    nl_end(l);
+}
+static void udp_rule(struct nl *l, int family)
+{
+    struct fib_rule_hdr m = {.family = (uint8_t)family, .table = UDP_TABLE, .action = FR_ACT_TO_TBL};
+    uint8_t udp = IPPROTO_UDP;
+    nl_begin(l, RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL, &m, sizeof m, false);
+    nl_put(l, FRA_IP_PROTO, &udp, 1);
+    nl_end(l);
+}
+
 static void make_links(struct net_host *h)
 {
     uint32_t guest4 = htonl(NET_GUEST4), gate4 = htonl(NET_GATE4);
@@ -87,6 +111,12 @@ static void make_links(struct net_host *h)
     neighbour(vm, TAP_INDEX, AF_INET, &guest4, guest_mac);
     address(vm6, TAP_INDEX, AF_INET6, gate6, NET_BITS6);
     neighbour(vm6, TAP_INDEX, AF_INET6, guest6, guest_mac);
+    udp_rule(&h->udp[NET_BOX], AF_INET);
+    all_local(&h->udp[NET_BOX], AF_INET, &guest4, UDP_TABLE);
+    udp_rule(&h->udp6[NET_BOX], AF_INET6);
+    all_local(&h->udp6[NET_BOX], AF_INET6, guest6, UDP_TABLE);
+    all_local(&h->udp[NET_VM], AF_INET, NULL, RT_TABLE_MAIN);
+    all_local(&h->udp6[NET_VM], AF_INET6, NULL, RT_TABLE_MAIN);
 }
 
 int net_host_open(struct net_host *h, struct err *e)
@@ -102,6 +132,8 @@ int net_host_open(struct net_host *h, struct err *e)
     make_links(h);
     nft_rules_box(&h->rules[NET_BOX]);
     nft_rules_vm(&h->rules[NET_VM]);
+    nft_rules_box_udp(&h->udp_rules[NET_BOX]);
+    nft_rules_vm_udp(&h->udp_rules[NET_VM]);
     return 0;
 }
 
@@ -187,6 +219,25 @@ int net_furnish(const struct net_host *h, enum net_kind k, int pidfd, int *ret_t
 
 /* ---- the gate's sockets ------------------------------------------------------------------------------------------ */
 
+/* May receive what is not addressed to it, and send from any address: the gate answers in the place of whoever was asked. */
+static int transparent(int fd, int family)
+{
+    int one = 1;
+    return family == AF_INET ? setsockopt(fd, IPPROTO_IP, IP_TRANSPARENT, &one, sizeof one) : setsockopt(fd, IPPROTO_IPV6, IPV6_TRANSPARENT, &one, sizeof one);
+}
+/* A way back: whole datagrams or refusals, from whichever address. It hears nothing. */
+static int way_back(int family, int protocol, struct err *e)
+{
+    static struct sock_filter none = BPF_STMT(BPF_RET | BPF_K, 0);
+    struct sock_fprog deaf = {.len = 1, .filter = &none};
+    int mark = (int)NET_MARK_BACK;
+    auto_fd fd = socket(family, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol);
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &deaf, sizeof deaf) < 0 || transparent(fd, family) < 0 ||
+        setsockopt(fd, SOL_SOCKET, SO_MARK, &mark, sizeof mark) < 0)
+        return err_sys(e, errno, "gate socket, protocol %d", protocol);
+    return take_fd(&fd);
+}
+
 static int bound(enum net_kind k, int family, int type, uint16_t port, struct err *e)
 {
     struct sockaddr_in a4 = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(k == NET_VM ? NET_GATE4 : INADDR_LOOPBACK)};
@@ -199,6 +250,7 @@ static int bound(enum net_kind k, int family, int type, uint16_t port, struct er
     auto_fd fd = socket(family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 || (type == SOCK_STREAM && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) < 0) ||
         (family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one) < 0) ||
+        (port == NET_PORT_UDP && transparent(fd, family) < 0) ||
         bind(fd, family == AF_INET ? (struct sockaddr *)&a4 : (struct sockaddr *)&a6, family == AF_INET ? sizeof a4 : sizeof a6) < 0 ||
         (type == SOCK_STREAM && listen(fd, BACKLOG) < 0))
         return errno == EADDRINUSE ? err_set(e, E_CONFLICT, "port %u inside the sandbox, where its network gate listens, is taken by a program in it", port)
@@ -206,19 +258,32 @@ static int bound(enum net_kind k, int family, int type, uint16_t port, struct er
     return take_fd(&fd);
 }
 
+/* Only now that somebody will take them: a datagram that is led to nobody would be lost, not refused. A kernel that cannot do it
+ * goes on refusing them, as everything that has no rule. */
+static void lead_datagrams(const struct net_host *h, enum net_kind k)
+{
+    struct err e;
+    if ((nl_exchange(&h->udp[k], NETLINK_ROUTE, &e) && e.sys != EEXIST) || (h->v6 && nl_exchange(&h->udp6[k], NETLINK_ROUTE, &e) && e.sys != EEXIST) ||
+        nl_exchange(&h->udp_rules[k], NETLINK_NETFILTER, &e))
+        log_warn("no UDP in sandboxes: %s", e.msg);
+}
+
 static int open_socks(const struct net_host *h, enum net_kind k, int *fds, int *ret_n, struct err *e)
 {
     static const struct { int family, type; uint16_t port; } want[NET_SOCK_MAX] = {
         [NET_SOCK_TCP4] = {AF_INET, SOCK_STREAM, NET_PORT_TCP},      [NET_SOCK_DNS_UDP4] = {AF_INET, SOCK_DGRAM, NET_PORT_DNS},
         [NET_SOCK_DNS_TCP4] = {AF_INET, SOCK_STREAM, NET_PORT_DNS},  [NET_SOCK_PROXY4] = {AF_INET, SOCK_STREAM, NET_PORT_PROXY},
-        [NET_SOCK_TCP6] = {AF_INET6, SOCK_STREAM, NET_PORT_TCP},     [NET_SOCK_DNS_UDP6] = {AF_INET6, SOCK_DGRAM, NET_PORT_DNS},
-        [NET_SOCK_DNS_TCP6] = {AF_INET6, SOCK_STREAM, NET_PORT_DNS},
+        [NET_SOCK_UDP4] = {AF_INET, SOCK_DGRAM, NET_PORT_UDP},       [NET_SOCK_UDP_BACK4] = {AF_INET, SOCK_RAW, IPPROTO_UDP},
+        [NET_SOCK_UDP_NO4] = {AF_INET, SOCK_RAW, IPPROTO_ICMP},      [NET_SOCK_TCP6] = {AF_INET6, SOCK_STREAM, NET_PORT_TCP},
+        [NET_SOCK_DNS_UDP6] = {AF_INET6, SOCK_DGRAM, NET_PORT_DNS},  [NET_SOCK_DNS_TCP6] = {AF_INET6, SOCK_STREAM, NET_PORT_DNS},
+        [NET_SOCK_UDP6] = {AF_INET6, SOCK_DGRAM, NET_PORT_UDP},      [NET_SOCK_UDP_BACK6] = {AF_INET6, SOCK_RAW, IPPROTO_UDP},
+        [NET_SOCK_UDP_NO6] = {AF_INET6, SOCK_RAW, IPPROTO_ICMPV6},
     };
     struct err why;
     for (int i = 0; i < NET_SOCK_MAX; i++) {
         if (i == NET_SOCK_TCP6 && !h->v6)
             break;
-        fds[i] = bound(k, want[i].family, want[i].type, want[i].port, &why);
+        fds[i] = want[i].type == SOCK_RAW ? way_back(want[i].family, want[i].port, &why) : bound(k, want[i].family, want[i].type, want[i].port, &why);
         if (fds[i] >= 0) {
             ++*ret_n;
             continue;
@@ -238,6 +303,8 @@ int net_open_socks(const struct net_host *h, enum net_kind k, int pidfd, int fds
     if (enter(pidfd, e))
         return -1;
     int rc = open_socks(h, k, fds, ret_n, e);
+    if (!rc)
+        lead_datagrams(h, k);
     leave(h);
     while (rc && *ret_n)
         (void)close(fds[--*ret_n]);

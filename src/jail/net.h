@@ -8,11 +8,13 @@
 #include <stdbool.h>
 
 #define NET_TAP_NAME "tap0"
+#define NET_MARK_OUT  0x68757464u /* a datagram for the gate */
+#define NET_MARK_BACK 0x68757465u /* what the gate sends back */
 
 enum net_kind { NET_BOX, NET_VM };
 
 /* What is the same for every sandbox, made once. */
-struct net_host { int own; /* our own namespace */ bool v6; struct nl rules[2], links[2], links6[2]; };
+struct net_host { int own; /* our own namespace */ bool v6; struct nl rules[2], links[2], links6[2], udp_rules[2], udp[2], udp6[2]; };
 int net_host_open(struct net_host *h, struct err *e) __attribute__((warn_unused_result));
 void net_host_close(struct net_host *h);
 

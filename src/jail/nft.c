@@ -13,6 +13,7 @@
 #define TABLE     "hutch"
 #define NEW_RATE  5000 /* flows a second, and as many at once: bounds the tracking table beside its short timeouts */
 #define DNAT_PRIO (-100)
+#define MARK_PRIO (-150)
 #define RAW_PRIO  (-300)
 #define ICMP      1
 #define ICMP6     58
@@ -55,6 +56,14 @@ static void chain(struct nl *l, const char *name, const char *type, unsigned hoo
     nl_end(l);
 }
 
+static void empty(struct nl *l, const char *name)
+{
+    begin(l, NFT_MSG_DELRULE, 0, false);
+    nl_str(l, NFTA_RULE_TABLE, TABLE);
+    nl_str(l, NFTA_RULE_CHAIN, name);
+    nl_end(l);
+}
+
 static size_t rule(struct nl *l, const char *in_chain)
 {
     begin(l, NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, false);
@@ -69,7 +78,7 @@ static void rule_end(struct nl *l, size_t mark)
     nl_end(l);
 }
 
-/* ---- expressions: register 1 is the only one used --------------------------------------------------------------- */
+/* ---- expressions: register 1, and 2 where two values are needed --------------------------------------------------------------- */
 
 struct expr { size_t elem, data; };
 
@@ -173,6 +182,37 @@ static void reject(struct nl *l, unsigned type, uint8_t code)
     expr_end(l, x);
 }
 
+static void mark(struct nl *l, uint32_t v)
+{
+    struct expr x = expr(l, "immediate");
+    nl_be32(l, NFTA_IMMEDIATE_DREG, NFT_REG_1);
+    value(l, NFTA_IMMEDIATE_DATA, &v, sizeof v);
+    expr_end(l, x);
+    x = expr(l, "meta");
+    nl_be32(l, NFTA_META_KEY, NFT_META_MARK);
+    nl_be32(l, NFTA_META_SREG, NFT_REG_1);
+    expr_end(l, x);
+}
+
+/* To the transparent socket at this address and NET_PORT_UDP. Without one the rule does not apply. */
+static void tproxy(struct nl *l, bool v6, const void *addr)
+{
+    uint16_t be = htons(NET_PORT_UDP);
+    struct expr x = expr(l, "immediate");
+    nl_be32(l, NFTA_IMMEDIATE_DREG, NFT_REG_1);
+    value(l, NFTA_IMMEDIATE_DATA, addr, v6 ? 16 : 4);
+    expr_end(l, x);
+    x = expr(l, "immediate");
+    nl_be32(l, NFTA_IMMEDIATE_DREG, NFT_REG_2);
+    value(l, NFTA_IMMEDIATE_DATA, &be, sizeof be);
+    expr_end(l, x);
+    x = expr(l, "tproxy");
+    nl_be32(l, NFTA_TPROXY_FAMILY, v6 ? NFPROTO_IPV6 : NFPROTO_IPV4);
+    nl_be32(l, NFTA_TPROXY_REG_ADDR, NFT_REG_1);
+    nl_be32(l, NFTA_TPROXY_REG_PORT, NFT_REG_2);
+    expr_end(l, x);
+}
+
 static void over_rate(struct nl *l, uint64_t per_second)
 {
     struct expr x = expr(l, "limit");
@@ -207,6 +247,12 @@ static void is_dport(struct nl *l, uint16_t port)
     uint16_t be = htons(port);
     load_payload(l, NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2);
     cmp(l, NFT_CMP_EQ, &be, 2);
+}
+
+static void is_mark(struct nl *l, uint32_t v)
+{
+    load_meta(l, NFT_META_MARK);
+    cmp(l, NFT_CMP_EQ, &v, sizeof v);
 }
 
 static void has_ct(struct nl *l, unsigned key, uint32_t bits)
@@ -296,6 +342,15 @@ static void new_and_established(struct nl *l, const char *in_chain)
     rule_end(l, r);
 }
 
+static void pass_marked(struct nl *l, const char *in_chain, uint32_t v)
+{
+    size_t r = rule(l, in_chain);
+    is_mark(l, v);
+    is_l4(l, IPPROTO_UDP);
+    verdict(l, NF_ACCEPT);
+    rule_end(l, r);
+}
+
 static void refuse(struct nl *l, const char *in_chain)
 {
     size_t r = rule(l, in_chain);
@@ -323,6 +378,7 @@ void nft_rules_box(struct nl *l)
     chain(l, "out", "filter", NF_INET_LOCAL_OUT, 0, NF_DROP);
     new_and_established(l, "out");
     own_addresses(l, "out", NF_ACCEPT);
+    pass_marked(l, "out", NET_MARK_OUT);
     refuse(l, "out");
     chain(l, "in", "filter", NF_INET_LOCAL_IN, 0, NF_ACCEPT);
     r = rule(l, "in");
@@ -353,6 +409,7 @@ void nft_rules_vm(struct nl *l)
     has_ct(l, NFT_CT_STATUS, IPS_DST_NAT);
     verdict(l, NF_ACCEPT);
     rule_end(l, r);
+    pass_marked(l, "pre", NET_MARK_OUT);
     for (unsigned i = 0; i < sizeof nd; i++) {
         r = rule(l, "pre");
         is_l4(l, ICMP6);
@@ -368,6 +425,7 @@ void nft_rules_vm(struct nl *l)
     has_ct(l, NFT_CT_STATE, ESTABLISHED);
     verdict(l, NF_ACCEPT);
     rule_end(l, r);
+    pass_marked(l, "out", NET_MARK_BACK);
     for (unsigned i = 0; i < sizeof icmp; i++) { /* refusals, neighbour discovery */
         r = rule(l, "out");
         is_name(l, NFT_META_OIFNAME, NET_TAP_NAME);
@@ -375,5 +433,72 @@ void nft_rules_vm(struct nl *l)
         verdict(l, NF_ACCEPT);
         rule_end(l, r);
     }
+    batch(l, NFNL_MSG_BATCH_END);
+}
+
+/* ---- datagrams --------------------------------------------------------------------------------------------------- */
+
+/* Everything but questions and what goes to many: of that there is nobody to ask. */
+static void mark_datagrams(struct nl *l, const char *in_chain)
+{
+    static const uint8_t many4 = 224, many6 = 0xff;
+    size_t r = rule(l, in_chain);
+    is_l4(l, IPPROTO_UDP);
+    is_dport(l, 53);
+    verdict(l, NFT_RETURN);
+    rule_end(l, r);
+    for (int v6 = 0; v6 < 2; v6++) {
+        r = rule(l, in_chain);
+        is_l4(l, IPPROTO_UDP);
+        is_meta8(l, NFT_META_NFPROTO, v6 ? NFPROTO_IPV6 : NFPROTO_IPV4);
+        load_payload(l, NFT_PAYLOAD_NETWORK_HEADER, v6 ? 24 : 16, 1);
+        cmp(l, v6 ? NFT_CMP_NEQ : NFT_CMP_LT, v6 ? &many6 : &many4, 1);
+        mark(l, NET_MARK_OUT);
+        rule_end(l, r);
+    }
+}
+static void lead_marked(struct nl *l, const char *in_chain, const void *gate4, const void *gate6)
+{
+    size_t r;
+    for (int v6 = 0; v6 < 2; v6++) {
+        r = rule(l, in_chain);
+        is_mark(l, NET_MARK_OUT);
+        is_meta8(l, NFT_META_NFPROTO, v6 ? NFPROTO_IPV6 : NFPROTO_IPV4);
+        is_l4(l, IPPROTO_UDP);
+        tproxy(l, v6, v6 ? gate6 : gate4);
+        verdict(l, NF_ACCEPT);
+        rule_end(l, r);
+    }
+    r = rule(l, in_chain);
+    is_mark(l, NET_MARK_OUT);
+    reject(l, NFT_REJECT_ICMPX_UNREACH, NFT_REJECT_ICMPX_ADMIN_PROHIBITED);
+    rule_end(l, r);
+}
+
+void nft_rules_box_udp(struct nl *l)
+{
+    static const unsigned char loop4[4] = {127, 0, 0, 1}, loop6[16] = {[15] = 1};
+    *l = (struct nl){0};
+    batch(l, NFNL_MSG_BATCH_BEGIN);
+    chain(l, "mark", "filter", NF_INET_LOCAL_OUT, MARK_PRIO, NF_ACCEPT);
+    empty(l, "mark"); /* they may be there from an earlier gate */
+    own_addresses(l, "mark", NFT_RETURN);
+    mark_datagrams(l, "mark");
+    chain(l, "lead", "filter", NF_INET_PRE_ROUTING, MARK_PRIO, NF_ACCEPT);
+    empty(l, "lead");
+    lead_marked(l, "lead", loop4, loop6);
+    batch(l, NFNL_MSG_BATCH_END);
+}
+
+void nft_rules_vm_udp(struct nl *l)
+{
+    static const unsigned char gate6[16] = NET_GATE6;
+    uint32_t gate4 = htonl(NET_GATE4);
+    *l = (struct nl){0};
+    batch(l, NFNL_MSG_BATCH_BEGIN);
+    chain(l, "lead", "filter", NF_INET_PRE_ROUTING, MARK_PRIO, NF_ACCEPT);
+    empty(l, "lead");
+    mark_datagrams(l, "lead");
+    lead_marked(l, "lead", &gate4, gate6);
     batch(l, NFNL_MSG_BATCH_END);
 }

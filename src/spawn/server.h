@@ -24,7 +24,7 @@
 #define PATH_LEN    512
 #define POOL_KINDS  4
 #define POOL_DEPTH  8
-#define OUT_FDS     8     /* at most, in one answer */
+#define OUT_FDS     16    /* at most, in one answer */
 
 struct server;
 struct watch { int fd; void (*fn)(struct server *s, struct watch *w); void *arg; };

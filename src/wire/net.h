@@ -5,8 +5,8 @@
  *   container: loopback only; GUEST on lo, the default route leads back into it
  *   vm:        GUEST on eth0, GATE on the other end of the wire (a tap in QEMU's own network namespace)
  *
- * In both, every TCP connection and every DNS question ends at sockets that
- * hutch-spawn opens in that namespace and hutch-egress serves (gate/ctl.h); if
+ * In both, every TCP connection, DNS question and other datagram ends at sockets
+ * that hutch-spawn opens in that namespace and hutch-egress serves (gate/ctl.h); if
  * nobody serves them, it is refused. Nothing else gets an answer but a refusal. */
 #pragma once
 #include <stdint.h>
@@ -31,7 +31,10 @@
 #define NET_PORT_DNS   61881
 #define NET_PORT_PROXY 61882
 #define NET_PORT_UDP   61883
-/* The gate's sockets, in the order in which hutch-spawn hands them over. A host without IPv6 stops after the fourth. */
-enum net_sock { NET_SOCK_TCP4, NET_SOCK_DNS_UDP4, NET_SOCK_DNS_TCP4, NET_SOCK_PROXY4, NET_SOCK_TCP6, NET_SOCK_DNS_UDP6, NET_SOCK_DNS_TCP6, NET_SOCK_MAX };
+/* The gate's sockets, in the order in which hutch-spawn hands them over. A host without IPv6 stops before NET_SOCK_TCP6. */
+enum net_sock {
+    NET_SOCK_TCP4, NET_SOCK_DNS_UDP4, NET_SOCK_DNS_TCP4, NET_SOCK_PROXY4, NET_SOCK_UDP4, NET_SOCK_UDP_BACK4, NET_SOCK_UDP_NO4,
+    NET_SOCK_TCP6, NET_SOCK_DNS_UDP6, NET_SOCK_DNS_TCP6, NET_SOCK_UDP6, NET_SOCK_UDP_BACK6, NET_SOCK_UDP_NO6, NET_SOCK_MAX
+};
 #define NET_PORT_FIRST NET_PORT_TCP
 #define NET_PORT_LAST  NET_PORT_UDP

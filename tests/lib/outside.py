@@ -52,13 +52,20 @@ class Outside:
         self.zone = {}
         self.ttl = 60
         self.reset()
-        for fn, s in ((self._dns_udp, self.s_dns), (self._dns_tcp, self.s_dns_tcp), (self._udp, self.s_udp)):
+        for fn, s in ((self._dns_udp, self.s_dns), (self._dns_tcp, self.s_dns_tcp), *((self._udp, s) for s in self.s_udp)):
             threading.Thread(target=fn, args=(s,), daemon=True).start()
         for s, handler in self.listeners:
             threading.Thread(target=self._accept, args=(s, handler), daemon=True).start()
 
     def ip(self, host=WEB):
         return f"198.18.{self.n}.{host}"
+
+    def ip6(self, host=WEB):
+        return f"fd98:18:{self.n:x}::{host:x}"
+
+    @property
+    def net6(self):
+        return f"fd98:18:{self.n:x}::/64"
 
     @property
     def net(self):
@@ -72,7 +79,7 @@ class Outside:
             self.site = None    # fn(method, path, headers, body) -> (type, bytes) or None: what the web servers answer instead
             self.zone = {"allowed.test": [self.ip()], "www.allowed.test": [self.ip()], "api.allowed.test": [self.ip()], "other.test": [self.ip(OTHER)],
                          "shared.test": [self.ip()], "private.test": ["10.0.0.1"], "metadata.test": ["169.254.169.254"], "loop.test": ["127.0.0.1"],
-                         "mixed.test": ["10.0.0.1", self.ip()], "cname.test": ("CNAME", "private.test"), "alias.test": ("CNAME", "allowed.test")}
+                         "mixed.test": ["10.0.0.1", self.ip()], "cname.test": ("CNAME", "private.test"), "alias.test": ("CNAME", "allowed.test"), "six.test": [self.ip6()]}
 
     def hit(self, addr, port, data):
         with self.lock:
@@ -94,9 +101,11 @@ class Outside:
                 subprocess.run(args, check=True, capture_output=True)
             inside = ("nsenter", "-t", str(child.pid), "-n", "ip")
             run("ip", "addr", "add", f"{self.ip(1)}/24", "dev", link)
+            run("ip", "-6", "addr", "add", f"{self.ip6(1)}/64", "dev", link, "nodad")
             run("ip", "link", "set", link, "up")
             for host in (WEB, OTHER, DNS):
                 run(*inside, "addr", "add", f"{self.ip(host)}/24", "dev", "eth0")
+            run(*inside, "-6", "addr", "add", f"{self.ip6()}/64", "dev", "eth0", "nodad")
             run(*inside, "link", "set", "eth0", "up")
             run(*inside, "route", "add", "default", "via", self.ip(1))
             failed = []
@@ -122,18 +131,18 @@ class Outside:
     def _bind(self):
         made = []
 
-        def sock(kind, host, port):
-            s = socket.socket(socket.AF_INET, kind)
+        def sock(kind, host, port, six=False):
+            s = socket.socket(socket.AF_INET6 if six else socket.AF_INET, kind)
             made.append(s)
             s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            s.bind((self.ip(host), port))
+            s.bind((self.ip6(host) if six else self.ip(host), port))
             if kind == socket.SOCK_STREAM:
                 s.listen(256)
             return s
         try:
             self.s_dns = sock(socket.SOCK_DGRAM, DNS, 53)
             self.s_dns_tcp = sock(socket.SOCK_STREAM, DNS, 53)
-            self.s_udp = sock(socket.SOCK_DGRAM, WEB, 7777)
+            self.s_udp = [sock(socket.SOCK_DGRAM, WEB, 7777), sock(socket.SOCK_DGRAM, WEB, 443), sock(socket.SOCK_DGRAM, OTHER, 7777), sock(socket.SOCK_DGRAM, WEB, 7777, six=True)]
             self.listeners = []
             for host in (WEB, OTHER):
                 self.listeners += [(sock(socket.SOCK_STREAM, host, 80), self._http), (sock(socket.SOCK_STREAM, host, 443), self._https),
@@ -171,7 +180,9 @@ class Outside:
             return 0, [(CNAME, self.ttl, _name(z[1]), name)] + [(r[0], r[1], r[2], r[3] if len(r) > 3 else z[1]) for r in rest]
         if qtype == TXT:
             return 0, [(TXT, self.ttl, b"\x05hello")]
-        return 0, [(A, self.ttl, socket.inet_aton(a)) for a in z] if qtype == A else []
+        if qtype == AAAA:
+            return 0, [(AAAA, self.ttl, socket.inet_pton(socket.AF_INET6, a)) for a in z if ":" in a]
+        return 0, [(A, self.ttl, socket.inet_aton(a)) for a in z if ":" not in a] if qtype == A else []
 
     def _reply(self, q):
         labels, at = [], 12
@@ -209,8 +220,8 @@ class Outside:
 
     def _udp(self, s):
         while True:
-            d, who = s.recvfrom(4096)
-            self.hit(*s.getsockname(), d)
+            d, who = s.recvfrom(65536)
+            self.hit(*s.getsockname()[:2], d)
             s.sendto(d, who)
 
     # -- TCP
@@ -312,7 +323,7 @@ class _Late:
 
 
 ENV = {
-    "HUTCH_NETWORK_CEILING": _Late(lambda o: json.dumps({"mode": "open", "private": [o.net]})),
+    "HUTCH_NETWORK_CEILING": _Late(lambda o: json.dumps({"mode": "open", "private": [o.net, o.net6]})),
     "HUTCH_RESOLVERS": _Late(lambda o: o.ip(DNS)),
     "SSL_CERT_FILE": _Late(lambda o: o.ca),
     "HUTCH_POOL_VM": 1, "HUTCH_POOL_PRESTARTED": 0, "HUTCH_POOL_CONTAINER": 2,

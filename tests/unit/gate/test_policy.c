@@ -87,6 +87,30 @@ TEST(policy, names_are_allowed_by_name_only)
     CHECK(resolves(j, "example.org") && resolves(j, "a.pypi.example") && !resolves(j, "evil.example.org") && !resolves(j, "pypi.example"));
 }
 
+TEST(policy, datagrams_need_a_rule_of_their_own)
+{
+    const char *j = "{\"mode\":\"open\",\"allow\":[\"*\",{\"domain\":\"*.example\",\"protocol\":\"any\"},{\"domain\":\"time.example\",\"ports\":[123],\"protocol\":\"udp\"},"
+                    "{\"cidr\":\"93.184.216.0/24\",\"ports\":[7]}],\"deny\":[{\"domain\":\"bad.example\",\"final\":true}]}";
+    CHECK_INT(ASK(j, .addr = "1.1.1.1", .port = 443, .proto = PROTO_UDP, .looked = true), ANSWER_DENY); /* QUIC, in mode open */
+    CHECK_INT(ASK(j, .name = "a.example", .addr = "1.1.1.1", .port = 443, .proto = PROTO_UDP, .looked = true), ANSWER_DENY); /* "any" of a name */
+    CHECK_INT(ASK(j, .name = "time.example", .addr = "1.1.1.1", .port = 123, .proto = PROTO_UDP, .looked = true), ANSWER_ALLOW);
+    CHECK_INT(ASK(j, .name = "time.example", .addr = "1.1.1.1", .port = 124, .proto = PROTO_UDP, .looked = true), ANSWER_DENY);
+    CHECK_INT(ASK(j, .name = "time.example", .addr = "10.0.0.1", .port = 123, .proto = PROTO_UDP, .looked = true), ANSWER_DENY);
+    CHECK_INT(ASK(j, .addr = "1.1.1.1", .port = 123, .proto = PROTO_UDP, .looked = true), ANSWER_DENY); /* not resolved under that name */
+    CHECK_INT(ASK(j, .addr = PUB, .port = 7, .proto = PROTO_UDP, .looked = true), ANSWER_ALLOW);
+    CHECK_INT(ASK(j, .name = "bad.example", .addr = PUB, .port = 7, .proto = PROTO_UDP, .looked = true), ANSWER_DENY);
+    CHECK(strstr(ask(j, (struct q){.addr = "1.1.1.1", .port = 9, .proto = PROTO_UDP, .looked = true}).reason, "protocol udp"));
+    CHECK(resolves("{\"allow\":[{\"domain\":\"time.example\",\"ports\":[123],\"protocol\":\"udp\"}]}", "time.example"));
+    struct policy *own = must("{\"allow\":[{\"cidr\":\"93.184.216.34\",\"protocol\":\"udp\"}]}", 0), *open = must("{\"mode\":\"open\"}", POLICY_CEILING),
+                  *list = must("{\"allow\":[\"example.org\"]}", POLICY_CEILING);
+    struct policy_set s = {.own = own, .ceiling = {open, list}, .ceiling_name = {"host", "tenant"}, .nceilings = 1};
+    struct q q = {.addr = PUB, .port = 5, .proto = PROTO_UDP, .looked = true};
+    CHECK_INT(ask_set(&s, q).answer, ANSWER_ALLOW); /* an open ceiling takes nothing away */
+    s.nceilings = 2;
+    CHECK_INT(ask_set(&s, q).answer, ANSWER_DENY);
+    policy_unref(own), policy_unref(open), policy_unref(list);
+}
+
 TEST(policy, closed_addresses_stay_closed_even_when_allowed)
 {
     static const char *const addr[] = {"127.0.0.1", "169.254.169.254", "10.0.0.1", "192.168.1.1", "::1", "fd00:ec2::254", "::ffff:10.0.0.1", "64:ff9b::7f00:1"};
@@ -246,7 +270,7 @@ TEST(policy, refuses_what_it_does_not_understand)
     refused("{\"allow\":[{\"domain\":\"a.b\",\"ports\":[0]}]}", 0, "allow[0].ports[0]");
     refused("{\"allow\":[{\"domain\":\"a.b\",\"ports\":[\"9-8\"]}]}", 0, "allow[0].ports[0]");
     refused("{\"allow\":[{\"domain\":\"a.b\",\"protocol\":\"icmp\"}]}", 0, "protocol");
-    refused("{\"allow\":[{\"domain\":\"a.b\",\"protocol\":\"udp\"}]}", 0, "UDP is not carried");
+    refused("{\"allow\":[{\"domain\":\"a.b\",\"protocol\":\"udp\"}]}", 0, "need ports");
     refused("{\"allow\":[{\"domain\":\"a.b\",\"paths\":[\"v1\"]}]}", 0, "paths[0]");
     refused("{\"allow\":[{\"domain\":\"a.b\",\"paths\":[\"*v1\"]}]}", 0, "paths[0]");
     refused("{\"allow\":[{\"domain\":\"a.b\",\"paths\":[\"*/v1*\"]}]}", 0, "paths[0]");
@@ -270,7 +294,8 @@ TEST(policy, writes_what_it_reads)
         "{\"allow\":[\"*\",\"a.b:8443\",\"[2001:db8::1]:443\",\"2001:db8::/32\",{\"domain\":\"*.c.d\",\"ports\":[1,\"5-9\"],\"protocol\":\"tcp\"},"
         "{\"domain\":\"e.f\",\"methods\":[\"GET\"],\"paths\":[\"/a\"]}],\"inject\":[{\"domain\":\"e.f\",\"secret\":\"k\",\"header\":\"X-K\"},"
         "{\"domain\":\"e.f\",\"secret\":\"k\",\"placeholder\":\"abcdefgh\"}]}",
-        "{\"deny\":[{\"domain\":\"t.u\",\"protocol\":\"udp\"}],\"allow\":[{\"cidr\":\"1.1.1.1\",\"protocol\":\"tls\"}]}",
+        "{\"deny\":[{\"domain\":\"t.u\",\"protocol\":\"udp\"}],\"allow\":[{\"cidr\":\"1.1.1.1\",\"protocol\":\"tls\"},{\"domain\":\"v.w\",\"protocol\":\"any\"},"
+        "{\"domain\":\"v.w\",\"ports\":[5],\"protocol\":\"udp\"}]}",
     };
     for (size_t i = 0; i < sizeof in / sizeof *in; i++) {
         struct policy *p = must(in[i], 0);

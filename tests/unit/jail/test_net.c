@@ -259,6 +259,83 @@ TEST(net, box_names_are_asked_of_the_gate)
     finish();
 }
 
+/* The datagram as it was sent, at the gate's socket: from where, and the destination it had. */
+static void led_to_gate(int sock, const char *to, unsigned port, struct sockaddr_storage *ret_from)
+{
+    char b[8];
+    union { struct cmsghdr align; char room[128]; } c;
+    struct iovec iov = {b, sizeof b};
+    struct msghdr h = {.msg_name = ret_from, .msg_namelen = sizeof *ret_from, .msg_iov = &iov, .msg_iovlen = 1, .msg_control = c.room, .msg_controllen = sizeof c.room};
+    struct pollfd p = {.fd = sock, .events = POLLIN};
+    socklen_t n;
+    struct sockaddr_storage want = addr_of(to, port, &n);
+    CHECK_INT(poll(&p, 1, 3000), 1);
+    CHECK(recvmsg(sock, &h, 0) >= 1);
+    struct cmsghdr *k = CMSG_FIRSTHDR(&h);
+    CHECK(k && (k->cmsg_type == IP_ORIGDSTADDR || k->cmsg_type == IPV6_ORIGDSTADDR));
+    if (want.ss_family == AF_INET)
+        CHECK(!memcmp(CMSG_DATA(k), &want, 8));
+    else
+        CHECK(!memcmp(CMSG_DATA(k) + 2, (char *)&want + 2, 2) && !memcmp(CMSG_DATA(k) + 8, (char *)&want + 8, 16));
+}
+static void want_destination(void)
+{
+    int on = 1;
+    CHECK(!setsockopt(gate[NET_SOCK_UDP4], IPPROTO_IP, IP_RECVORIGDSTADDR, &on, sizeof on));
+    if (ngate > NET_SOCK_TCP6)
+        CHECK(!setsockopt(gate[NET_SOCK_UDP6], IPPROTO_IPV6, IPV6_RECVORIGDSTADDR, &on, sizeof on));
+}
+/* UDP without a checksum is fine over IPv4 */
+static void raw_answer(int sock, uint16_t from_port, const struct sockaddr_storage *to, const char *from)
+{
+    struct sockaddr_in a = *(const struct sockaddr_in *)(const void *)to;
+    struct { struct udphdr h; char c[3]; } __attribute__((packed)) u = {{.source = htons(from_port), .dest = a.sin_port, .len = htons(11)}, {'y', 'e', 's'}};
+    union { struct cmsghdr align; char room[CMSG_SPACE(sizeof(struct in_pktinfo))]; } c = {0};
+    struct iovec iov = {&u, sizeof u};
+    a.sin_port = 0;
+    struct msghdr h = {.msg_name = &a, .msg_namelen = sizeof a, .msg_iov = &iov, .msg_iovlen = 1, .msg_control = c.room, .msg_controllen = sizeof c.room};
+    struct cmsghdr *k = CMSG_FIRSTHDR(&h);
+    struct in_pktinfo p = {0};
+    CHECK(inet_pton(AF_INET, from, &p.ipi_spec_dst) == 1);
+    k->cmsg_level = IPPROTO_IP, k->cmsg_type = IP_PKTINFO, k->cmsg_len = CMSG_LEN(sizeof p);
+    memcpy(CMSG_DATA(k), &p, sizeof p);
+    CHECK(sendmsg(sock, &h, 0) == (ssize_t)sizeof u);
+}
+
+TEST(net, box_datagrams_are_led_to_the_gate_and_answered_in_the_far_ends_name)
+{
+    struct sockaddr_storage from;
+    int fd = -1;
+    char b[8];
+    make(NET_BOX);
+    open_gate(NET_BOX);
+    want_destination();
+    enter();
+    CHECK_INT(attempt(SOCK_DGRAM, "8.8.8.8", 123, &fd), 0);
+    led_to_gate(gate[NET_SOCK_UDP4], "8.8.8.8", 123, &from);
+    raw_answer(gate[NET_SOCK_UDP_BACK4], 123, &from, "8.8.8.8");
+    CHECK(recv(fd, b, sizeof b, 0) == 3 && !memcmp(b, "yes", 3)); /* connected: it came from 8.8.8.8 port 123 */
+    CHECK_INT(attempt(SOCK_DGRAM, "169.254.169.254", 4433, &fd), 0);
+    led_to_gate(gate[NET_SOCK_UDP4], "169.254.169.254", 4433, &from);
+    if (ngate > NET_SOCK_TCP6) {
+        CHECK_INT(attempt(SOCK_DGRAM, "2001:db8::1", 443, &fd), 0);
+        led_to_gate(gate[NET_SOCK_UDP6], "2001:db8::1", 443, &from);
+    }
+    CHECK_INT(attempt(SOCK_DGRAM, "224.0.0.251", 5353, NULL), EPERM); /* to many: there is nobody to ask */
+    socklen_t n;
+    struct sockaddr_storage a = addr_of("8.8.8.8", 9999, &n); /* everything comes back in, but nothing there is ours */
+    fd = socket(AF_INET, SOCK_DGRAM, 0);
+    CHECK(bind(fd, (struct sockaddr *)&a, n) < 0 && errno == EADDRNOTAVAIL);
+    a = addr_of("0.0.0.0", 9999, &n);
+    CHECK(!bind(fd, (struct sockaddr *)&a, n));
+    CHECK_INT(attempt(SOCK_DGRAM, "127.0.0.1", 9999, NULL), 0);
+    CHECK(recv(fd, b, sizeof b, 0) == 1);
+    CHECK_INT(attempt(SOCK_DGRAM, "9.9.9.9", 9999, NULL), 0);
+    led_to_gate(gate[NET_SOCK_UDP4], "9.9.9.9", 9999, &from);
+    CHECK(recv(fd, b, sizeof b, MSG_DONTWAIT) < 0); /* not its own server, which would take it for the far end */
+    finish();
+}
+
 TEST(net, box_sockets_can_be_opened_again_and_a_squatter_is_named)
 {
     struct err e;
@@ -271,6 +348,11 @@ TEST(net, box_sockets_can_be_opened_again_and_a_squatter_is_named)
     for (int i = 0; i < ngate; i++)
         close(gate[i]);
     open_gate(NET_BOX);
+    want_destination();
+    enter();
+    struct sockaddr_storage from;
+    CHECK_INT(attempt(SOCK_DGRAM, "8.8.8.8", 123, NULL), 0); /* once, not twice */
+    led_to_gate(gate[NET_SOCK_UDP4], "8.8.8.8", 123, &from);
     finish();
 }
 
@@ -451,12 +533,40 @@ TEST(net, vm_everything_ends_at_the_gate)
         put_frame(&f);
         t = tcp_answer(&g, "2001:db8::1", true);
         CHECK(t->syn && t->ack);
+    }
+    finish();
+}
+
+TEST(net, vm_datagrams_are_led_to_the_gate_and_answered_in_the_far_ends_name)
+{
+    struct frame f, g;
+    struct sockaddr_storage from;
+    unsigned char eight[4] = {8, 8, 8, 8};
+    make(NET_VM);
+    if (ngate > NET_SOCK_TCP6 || host.v6) { /* before there is a gate */
+        wait_v6(NET_VM);
         f = udp("fd68:7574:6368::2", "2001:db8::1", 4002, 4433);
         put_frame(&f);
         CHECK(get_packet(&g, 3000));
         CHECK_INT(g.b[6], IPPROTO_ICMPV6);
         CHECK_INT(g.b[40], ICMP6_DST_UNREACH);
         CHECK_INT(g.b[41], ICMP6_DST_UNREACH_ADMIN);
+    }
+    open_gate(NET_VM);
+    want_destination();
+    f = udp("10.77.0.2", "8.8.8.8", 5000, 123);
+    put_frame(&f);
+    led_to_gate(gate[NET_SOCK_UDP4], "8.8.8.8", 123, &from);
+    raw_answer(gate[NET_SOCK_UDP_BACK4], 123, &from, "8.8.8.8");
+    do
+        CHECK(get_packet(&g, 3000));
+    while (g.b[0] >> 4 != 4);
+    CHECK(!memcmp(g.b + 12, eight, 4) && g.b[9] == IPPROTO_UDP && !memcmp(g.b + 28, "yes", 3));
+    CHECK_INT(ntohs(*(uint16_t *)(void *)(g.b + 22)), 5000);
+    if (ngate > NET_SOCK_TCP6) {
+        f = udp("fd68:7574:6368::2", "2001:db8::1", 4002, 4433);
+        put_frame(&f);
+        led_to_gate(gate[NET_SOCK_UDP6], "2001:db8::1", 4433, &from);
     }
     finish();
 }
