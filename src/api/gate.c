@@ -112,6 +112,13 @@ struct str gate_key(struct http_stream *s)
     return http_req_header(s, "X-API-Key");
 }
 
+const char *gate_tenant(struct core *c, struct http_stream *s)
+{
+    struct str key = gate_key(s);
+    const struct key *k = key.n ? auth_find(c, key) : NULL;
+    return k ? k->name : "";
+}
+
 int gate_caller(struct core *c, struct http_stream *s, struct err *e)
 {
     const struct sock_peer *peer = http_peer(s);

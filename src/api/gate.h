@@ -20,4 +20,5 @@ bool gate_origin_ok(const struct config *cfg, struct str origin, struct str host
 struct str gate_key(struct http_stream *s); /* what the client sent as its key; p == NULL if nothing */
 
 int gate_site(const struct config *cfg, struct http_stream *s, enum about *about, struct err *e);  /* Host and Origin */
+const char *gate_tenant(struct core *c, struct http_stream *s); /* the name of the caller's key; "": none was needed. Borrowed */
 int gate_caller(struct core *c, struct http_stream *s, struct err *e);                              /* socket peer or key */

@@ -39,7 +39,7 @@ const struct schema schemas[] = {
     {"Isolation", "tier!:=vm|container|isolate boundary!:s accel!:=kvm|tcg|none"},
     {"Start", "path!:s ms!:n"},
     {"End", "reason!:=killed|timeout|idle|oom|guest-exit|host-fault|quota|shutdown|max-lifetime message!:s? at!:t?"},
-    {"Sandbox", "id!:s name!:s? template!:s template_id!:s state!:=creating|running|pausing|paused|stopping|gone|failed isolation!:Isolation cpu!:n "
+    {"Sandbox", "id!:s name!:s? template!:s template_id!:s tenant!:s? state!:=creating|running|pausing|paused|stopping|gone|failed isolation!:Isolation cpu!:n "
                 "memory_mib!:i disk_mib!:i timeout_s!:i on_timeout!:=kill|pause idle_timeout_s!:i on_idle!:=kill|pause max_lifetime_s!:i auto_resume!:b paused!:Paused? created_at!:t started_at!:t? expires_at!:t? metadata!:m "
                 "network!:Network volumes!:[Attachment] snapshot!:s? box!:s? generation!:i kernel!:s? start!:Start? end!:End?"},
     {"SandboxList", "sandboxes!:[Sandbox] next!:s?"},

@@ -10,6 +10,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "core/core.h"
+#include "core/tenant.h"
 #include "http/server.h"
 #include "json/write.h"
 #include "loop/job.h"
@@ -33,7 +34,7 @@ struct daemon {
     struct core *core;
     struct api *api;
     struct http_server *http;
-    struct sig term, intr;
+    struct sig term, intr, hup;
     int status;
     bool stopping, keep;
 };
@@ -207,6 +208,7 @@ static void begin_stop(struct daemon *d, bool keep)
 }
 static void on_term(void *arg) { begin_stop(arg, true); }  /* an upgrade or a supervisor: sandboxes stay */
 static void on_intr(void *arg) { begin_stop(arg, false); } /* a person at a terminal */
+static void on_hup(void *arg) { tenants_reload(((struct daemon *)arg)->core); }
 static void on_shutdown(void *arg, bool keep) { begin_stop(arg, keep); }
 
 static void recovered(void *arg, const struct err *e)
@@ -265,6 +267,7 @@ int main(int argc, char **argv)
     api_on_shutdown(d.api, on_shutdown, &d);
     sig_start(&d.term, d.loop, SIGTERM, on_term, &d);
     sig_start(&d.intr, d.loop, SIGINT, on_intr, &d);
+    sig_start(&d.hup, d.loop, SIGHUP, on_hup, &d);
     core_recover(d.core, recovered, &d);
     loop_run(d.loop);
 
@@ -276,7 +279,7 @@ int main(int argc, char **argv)
     core_free(d.core);
     api_free(d.api); /* after core, which may still call back into it */
     jobs_free(d.jobs);
-    sig_stop(&d.term), sig_stop(&d.intr);
+    sig_stop(&d.term), sig_stop(&d.intr), sig_stop(&d.hup);
     loop_free(d.loop);
     config_fini(&d.cfg);
     return d.status;

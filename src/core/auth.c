@@ -13,16 +13,22 @@
 #define TOUCH_NS  (60 * NS_PER_S)
 #define KEYS_MAX  10000
 
-bool auth_check(struct core *c, struct str key)
+const struct key *auth_find(struct core *c, struct str key)
 {
     unsigned char h[32];
     struct key *hit = NULL, *k;
     if (key.n != KEY_LEN)
-        return false;
+        return NULL;
     sha256(key.p, key.n, h);
     list_each(k, &c->keys, link)
         if (mem_eq_ct(h, k->hash, sizeof h))
             hit = k;
+    return hit;
+}
+
+bool auth_check(struct core *c, struct str key)
+{
+    struct key *hit = (struct key *)(uintptr_t)auth_find(c, key);
     if (!hit)
         return false;
     int64_t now = clock_wall();

@@ -579,7 +579,7 @@ struct build *build_recipe(struct core *c, const struct recipe_spec *s, const st
     }
     if (r->context_fd >= 0)
         (void)lseek(r->context_fd, 0, SEEK_SET);
-    struct sandbox_spec spec = {.template = parent->id, .network = s->network, .timeout_s = BUILD_S < c->cfg.max_timeout_s ? BUILD_S : c->cfg.max_timeout_s};
+    struct sandbox_spec spec = {.template = parent->id, .network = s->network, .tenant = s->tenant, .timeout_s = BUILD_S < c->cfg.max_timeout_s ? BUILD_S : c->cfg.max_timeout_s};
     kv_set(&spec.metadata, S("hutch.build"), str_of(s->name));
     struct ref *ref = ref_new(c, b->t->id);
     build_stage(b, 2, 60);

@@ -3,6 +3,7 @@
 #include "base/fd.h"
 #include "base/str.h"
 #include "core/sandbox.h"
+#include "core/tenant.h"
 #include "gate/policy.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -11,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define TENANTS_MAX (4u << 20)
 
 static int text(char *out, size_t cap, const char *var, const char *def, struct err *e)
 {
@@ -85,11 +88,13 @@ static int text_or_file(char **out, const char *var, size_t max, struct err *e)
     return *out ? 0 : err_sys(e, errno, "%s: %s", var, v + 1);
 }
 
+int config_tenants(char **ret, struct err *e) { return text_or_file(ret, "HUTCH_TENANTS", TENANTS_MAX, e); }
+
 static int network(struct config *c, struct err *e)
 {
     const char *key = getenv("HUTCH_SECRETS_KEY");
     uint32_t uid;
-    if (text(c->resolvers, sizeof c->resolvers, "HUTCH_RESOLVERS", "", e) || text_or_file(&c->ceiling, "HUTCH_NETWORK_CEILING", POLICY_TEXT_MAX, e) ||
+    if (text(c->resolvers, sizeof c->resolvers, "HUTCH_RESOLVERS", "", e) || text_or_file(&c->ceiling, "HUTCH_NETWORK_CEILING", POLICY_TEXT_MAX, e) || config_tenants(&c->tenants, e) ||
         number(&c->egress_log_mib, "HUTCH_EGRESS_LOG_MIB", 8, 1, 4096, e) || number(&c->egress_log_files, "HUTCH_EGRESS_LOG_FILES", 4, 1, 100, e) ||
         number(&c->egress_log_days, "HUTCH_EGRESS_LOG_DAYS", 30, 0, 36500, e) || number(&c->net_connections, "HUTCH_NETWORK_CONNECTIONS", 0, 0, 1000000, e) ||
         number(&c->net_bytes_per_second, "HUTCH_NETWORK_BYTES_PER_SECOND", 0, 0, 4000000000u, e) || number(&uid, "HUTCH_EGRESS_UID", 64883, 1, 4000000000u, e))
@@ -99,6 +104,10 @@ static int network(struct config *c, struct err *e)
     if (c->ceiling && !p)
         return err_wrap(e, "HUTCH_NETWORK_CEILING");
     policy_unref(p);
+    struct tenants t;
+    if (tenants_parse(c->tenants, &t, e))
+        return -1;
+    tenants_free(&t);
     if (!key || !*key)
         return 0;
     auto_free char *hex = fd_slurp_at(AT_FDCWD, key, sizeof c->secrets_key - 1, NULL);
@@ -144,6 +153,6 @@ int config_load(struct config *c, struct err *e)
 
 void config_fini(struct config *c)
 {
-    free(c->ceiling);
+    free(c->ceiling), free(c->tenants);
     explicit_bzero(c->secrets_key, sizeof c->secrets_key);
 }

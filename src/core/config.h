@@ -24,6 +24,7 @@ struct config {
     uint32_t tsc_khz;
     char resolvers[256];         /* HUTCH_RESOLVERS: for sandboxes' names; empty: the host's own */
     char *ceiling;               /* HUTCH_NETWORK_CEILING: a policy no sandbox exceeds, as JSON or @/file; NULL: none */
+    char *tenants;               /* HUTCH_TENANTS: what each may have, as JSON or @/file (core/tenant.h); NULL: nothing is set */
     uint32_t egress_log_mib, egress_log_files; /* HUTCH_EGRESS_LOG_MIB, HUTCH_EGRESS_LOG_FILES: per sandbox */
     uint32_t egress_log_days;    /* HUTCH_EGRESS_LOG_DAYS: older parts go; 0: none does */
     uint32_t net_connections, net_bytes_per_second; /* HUTCH_NETWORK_CONNECTIONS, _BYTES_PER_SECOND: of all sandboxes together; 0: no limit */
@@ -32,4 +33,5 @@ struct config {
     uid_t uid;                   /* HUTCH_UID: what the daemon drops to */
 };
 int config_load(struct config *c, struct err *e);
+int config_tenants(char **ret, struct err *e); /* HUTCH_TENANTS as it is now */
 void config_fini(struct config *c);

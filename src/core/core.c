@@ -169,7 +169,7 @@ struct core *core_new(struct loop *l, struct jobs *jobs, const struct config *cf
     boot = fd_slurp_at(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 64, NULL);
     (void)snprintf(c->host_boot_id, sizeof c->host_boot_id, "%.36s", boot ? boot : "");
     (void)snprintf(path, sizeof path, "%s/state.db", cfg->home);
-    if (make_dirs(c, e) || !(c->store = store_open(l, path, e)) || auth_load(c, e) || admin_key(c, e) || secrets_load(c, e) || templates_load(c, e) ||
+    if (tenants_parse(cfg->tenants, &c->tenants, e) || make_dirs(c, e) || !(c->store = store_open(l, path, e)) || auth_load(c, e) || admin_key(c, e) || secrets_load(c, e) || templates_load(c, e) ||
         store_load_sandboxes(c->store, load_row, c, e) || volumes_load(c, e) || snapshots_load(c, e))
         goto fail;
     (void)snprintf(path, sizeof path, "%s/spawn.sock", cfg->run);
@@ -357,6 +357,7 @@ void core_free(struct core *c)
     store_close(c->store);
     secrets_free(c);
     auth_free(c);
+    tenants_free(&c->tenants);
     kernels_free(c);
     for (size_t i = 0; i < EVENTS_KEPT; i++)
         free(c->events[i].data_json);

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "core/internal.h"
 #include "core/secret.h"
+#include "core/tenant.h"
 #include "gate/client.h"
 #include "json/write.h"
 #include "spawn/client.h"
@@ -13,6 +14,7 @@
 #include <string.h>
 
 #define HOST_GROUP    "host" /* all sandboxes: what the operator allows them together */
+#define GROUP_TEXT    80
 #define WAIT_NS       (10 * NS_PER_S)
 #define RESTART_FIRST (50 * NS_PER_MS)
 #define RESTART_LAST  (5 * NS_PER_S)
@@ -25,7 +27,7 @@ struct waiter { struct list link; egress_cb *cb; void *arg; };
 struct gated {
     struct egress *eg;
     char box[22], sandbox[22];
-    char *policy, *ca_cert, *ca_key;
+    char *policy, *ca_cert, *ca_key, *tenant;
     enum phase phase;
     bool changed;          /* while a request was under way */
     bool has_socks;        /* the gate holds its sockets already */
@@ -85,7 +87,7 @@ static void gated_free(struct gated *g)
     map_del(&g->eg->boxes, g->box);
     err_set(&e, E_CANCELED, "it was removed meanwhile");
     tell(g, &e);
-    free(g->policy), free(g->ca_cert);
+    free(g->policy), free(g->ca_cert), free(g->tenant);
     if (g->ca_key)
         explicit_bzero(g->ca_key, strlen(g->ca_key));
     free(g->ca_key);
@@ -135,6 +137,22 @@ static void added(void *arg, const struct err *e, uint64_t cut)
         tell(g, NULL);
 }
 
+static void configured(void *arg, const struct err *e, uint64_t cut)
+{
+    (void)arg, (void)cut;
+    if (e)
+        log_warn("network gate: configuration: %s", e->msg);
+}
+
+/* What it may have; the gate knows it before the first box of it. */
+static void give_tenant(struct egress *eg, const char *name, char group[GROUP_TEXT])
+{
+    const struct tenant *t = tenant_find(&eg->core->tenants, name);
+    static const struct gate_limits none;
+    (void)snprintf(group, GROUP_TEXT, "tenant %.64s", name);
+    gate_group(eg->client, group, t ? &t->limits : &none, configured, NULL);
+}
+
 static void add(struct gated *g, const int *fds, int n)
 {
     static const enum gate_sock role[NET_SOCK_MAX] = {
@@ -145,10 +163,19 @@ static void add(struct gated *g, const int *fds, int n)
         [NET_SOCK_UDP_NO6] = GATE_SOCK_UDP_NO,
     };
     struct egress *eg = g->eg;
-    struct gate_box b = {.box = g->box, .sandbox = g->sandbox, .group = HOST_GROUP, .policy = str_of(g->policy), .ca_cert = str_of(g->ca_cert), .ca_key = str_of(g->ca_key),
+    char group[GROUP_TEXT];
+    const struct tenant *t = tenant_find(&eg->core->tenants, g->tenant);
+    struct gate_ceiling ceiling[2];
+    struct gate_box b = {.box = g->box, .sandbox = g->sandbox, .group = {HOST_GROUP}, .ceiling = ceiling, .policy = str_of(g->policy), .ca_cert = str_of(g->ca_cert), .ca_key = str_of(g->ca_key),
                          .sock = role, .fds = fds, .nsocks = n};
     if (eg->ceiling.policy.n)
-        b.ceiling = &eg->ceiling, b.nceilings = 1;
+        ceiling[b.nceilings++] = eg->ceiling;
+    if (t) {
+        give_tenant(eg, g->tenant, group);
+        b.group[1] = group;
+    }
+    if (t && t->ceiling)
+        ceiling[b.nceilings++] = (struct gate_ceiling){.name = group, .policy = str_of(t->ceiling)};
     g->phase = ADDING;
     g->changed = false;
     gate_add(eg->client, &b, added, ref_new(g->eg->core, g->box));
@@ -209,7 +236,8 @@ void egress_put(struct core *c, const struct egress_box *b, egress_cb *cb, void 
         map_set(&eg->boxes, g->box, g);
     }
     (void)snprintf(g->sandbox, sizeof g->sandbox, "%s", b->sandbox);
-    free(g->policy), free(g->ca_cert), free(g->ca_key);
+    free(g->policy), free(g->ca_cert), free(g->ca_key), free(g->tenant);
+    g->tenant = xstrdup(b->tenant ? b->tenant : "");
     g->policy = xstrndup(b->policy.p, b->policy.n);
     g->ca_cert = b->ca_cert.n ? xstrndup(b->ca_cert.p, b->ca_cert.n) : NULL;
     g->ca_key = b->ca_key.n ? xstrndup(b->ca_key.p, b->ca_key.n) : NULL;
@@ -236,6 +264,17 @@ void egress_drop(struct core *c, const char *box)
 }
 
 /* ---- the gate comes up ------------------------------------------------------------------------------------------- */
+
+void egress_tenants_changed(struct core *c)
+{
+    struct egress *eg = c->egress;
+    struct map_entry *en;
+    for (size_t i = 0; eg && (en = map_next(&eg->boxes, &i));) {
+        struct gated *g = en->value;
+        if (*g->tenant)
+            serve(g); /* with its ceiling and limits of now; one that has none any more leaves its group */
+    }
+}
 
 static void secret_given(void *arg, const struct err *e, uint64_t cut)
 {
@@ -298,13 +337,6 @@ static void listed(void *arg, const struct err *e, const char *const *box, size_
         if (g->phase == WANTED)
             serve(g);
     }
-}
-
-static void configured(void *arg, const struct err *e, uint64_t cut)
-{
-    (void)arg, (void)cut;
-    if (e)
-        log_warn("network gate: configuration: %s", e->msg);
 }
 
 static void on_up(void *arg)

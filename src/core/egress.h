@@ -15,6 +15,7 @@ struct gate_client;
 
 struct egress_box {
     const char *box, *sandbox;   /* ids */
+    const char *tenant;          /* core/tenant.h; "": none */
     struct str policy;           /* JSON, gate/policy.h; presets resolved */
     struct str ca_cert, ca_key;  /* PEM; n == 0: none */
 };
@@ -32,4 +33,5 @@ struct gate_client *egress_client(struct core *c);
  * seconds. Without a callback it is kept trying. The strings are copied. */
 void egress_put(struct core *c, const struct egress_box *b, egress_cb *cb, void *arg);
 void egress_drop(struct core *c, const char *box);                /* not to be served any more; unknown is fine. Waiters hear E_CANCELED */
+void egress_tenants_changed(struct core *c);                       /* c->tenants is another: tell the gate */
 void egress_secret(struct core *c, const char *name);             /* it was set or deleted: tell the gate */

@@ -7,6 +7,7 @@
 #include "core/event.h"
 #include "core/ref.h"
 #include "core/sandbox.h"
+#include "core/tenant.h"
 
 #define EVENTS_KEPT 4096
 
@@ -50,6 +51,7 @@ struct core {
     struct variants *variants;
     struct pool *pool;
     struct egress *egress;
+    struct tenants tenants;
     struct secrets *secrets;
     struct presets *presets;
     uint64_t creates, create_failures;

@@ -10,6 +10,7 @@
 #include "core/preset.h"
 #include "core/secret.h"
 #include "core/snapshot.h"
+#include "core/tenant.h"
 #include "core/trust.h"
 #include "crypto/x509.h"
 #include <stdio.h>
@@ -341,14 +342,23 @@ void network_env(const struct sandbox *sb, struct kv *env)
         trust_env(env);
 }
 
-static const char *limited(const struct sandbox *sb)
+/* The mode of the strictest ceiling that is tighter than open, and whose it is; NULL: none takes anything. */
+static const char *limited(const struct sandbox *sb, const char **ret_whose)
 {
+    const struct tenant *t = tenant_find(&sb->core->tenants, sandbox_tenant(sb));
+    const struct { const char *text, *whose; } all[] = {{sb->core->cfg.ceiling, "operator's ceiling"}, {t ? t->ceiling : NULL, "operator's ceiling for this tenant"}};
+    const char *mode = NULL;
+    int least = POLICY_OPEN;
     struct err e;
-    const char *text = sb->core->cfg.ceiling;
-    struct policy *p = text ? policy_parse(text, strlen(text), POLICY_CEILING, &e) : NULL;
-    bool tighter = p && policy_mode(p) != POLICY_OPEN && network_mode(sb) != POLICY_NONE;
-    const char *mode = tighter ? policy_mode_name(policy_mode(p)) : NULL; /* a constant */
-    policy_unref(p);
+    for (size_t i = 0; i < 2 && network_mode(sb) != POLICY_NONE; i++) {
+        struct policy *p = all[i].text ? policy_parse(all[i].text, strlen(all[i].text), POLICY_CEILING, &e) : NULL;
+        if (p && (int)policy_mode(p) < least) {
+            least = (int)policy_mode(p);
+            mode = policy_mode_name(policy_mode(p)); /* a constant */
+            *ret_whose = all[i].whose;
+        }
+        policy_unref(p);
+    }
     return mode;
 }
 
@@ -356,7 +366,7 @@ void network_put(struct jw *w, const struct sandbox *sb)
 {
     struct err e;
     auto_json obj = json_parse_obj(sb->net->text, strlen(sb->net->text), &e);
-    const char *ceiling = limited(sb);
+    const char *whose = "", *ceiling = limited(sb, &whose);
     jw_obj(w);
     for (void *it = obj ? json_first(obj) : NULL; it; it = json_next(obj, it)) {
         auto_buf text = {0};
@@ -366,7 +376,7 @@ void network_put(struct jw *w, const struct sandbox *sb)
     }
     if (ceiling) {
         char say[160];
-        (void)snprintf(say, sizeof say, "the operator's ceiling (mode %s) applies as well: what it does not allow stays closed", ceiling);
+        (void)snprintf(say, sizeof say, "the %s (mode %s) applies as well: what it does not allow stays closed", whose, ceiling);
         jw_kv_str(w, "limited", say);
     }
     jw_end(w);
@@ -378,7 +388,7 @@ static void to_gate(struct sandbox *sb, struct network *n, egress_cb *cb, void *
 {
     auto_buf text = {0};
     gate_form(sb->core, n, true, &text);
-    struct egress_box b = {.box = sb->box_id, .sandbox = sb->id, .policy = {text.p, text.n}, .ca_cert = str_of(n->ca_cert), .ca_key = str_of(n->ca_key)};
+    struct egress_box b = {.box = sb->box_id, .sandbox = sb->id, .tenant = sandbox_tenant(sb), .policy = {text.p, text.n}, .ca_cert = str_of(n->ca_cert), .ca_key = str_of(n->ca_key)};
     egress_put(sb->core, &b, cb, arg);
 }
 

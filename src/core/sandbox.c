@@ -24,6 +24,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define OPT_TENANT "tenant"
+
 #define GONE_KEPT_NS (24 * 3600 * NS_PER_S)
 #define GONE_KEPT    10000
 
@@ -682,6 +684,8 @@ int sandbox_create(struct core *c, const struct sandbox_spec *asked, sandbox_cb 
         kv_set(&sb->env, str_of(s->env.at[i].k), str_of(s->env.at[i].v));
     kv_copy(&sb->metadata, &s->metadata);
     kv_copy(&sb->options, &s->options);
+    if (s->tenant && *s->tenant)
+        kv_set(&sb->options, S(OPT_TENANT), str_of(s->tenant));
     if (from)
         sandbox_stands_on(sb, from);
     network_init(sb, s->network);
@@ -706,6 +710,11 @@ int sandbox_create(struct core *c, const struct sandbox_spec *asked, sandbox_cb 
     return 0;
 }
 
+const char *sandbox_tenant(const struct sandbox *sb)
+{
+    const char *t = kv_get(&sb->options, OPT_TENANT);
+    return t ? t : "";
+}
 int sandbox_rename(struct sandbox *sb, const char *name, struct err *e)
 {
     struct core *c = sb->core;

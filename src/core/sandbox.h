@@ -30,6 +30,7 @@ struct sandbox_spec {
     struct snapshot *from; /* made of that instead (core/snapshot.h); NULL. Sizes and tier are then the snapshot's */
     bool boot;            /* on the files of the snapshot alone */
     const char *name;     /* NULL: none */
+    const char *tenant;   /* whose it is (core/tenant.h); NULL: nobody's, or as options say */
     int tier;             /* 0: auto */
     uint32_t cpu_millis, memory_mib, disk_mib, timeout_s; /* 0: default */
     enum on_timeout on_timeout;
@@ -91,6 +92,7 @@ int sandbox_set_timeout(struct sandbox *sb, uint32_t seconds, struct err *e);
 int sandbox_keep_alive(struct sandbox *sb, uint32_t seconds /* 0: its timeout */, struct err *e); /* extends, never shortens */
 void sandbox_set_idle(struct sandbox *sb, uint32_t seconds /* 0: never */, enum on_timeout what);
 int64_t sandbox_lifetime_end(const struct sandbox *sb); /* wall; INT64_MAX: none */
+const char *sandbox_tenant(const struct sandbox *sb); /* "": the operator's */
 int sandbox_rename(struct sandbox *sb, const char *name /* NULL: none */, struct err *e);
 void sandbox_set_option(struct sandbox *sb, const char *key, const char *value); /* of the dialect's own kind */
 void sandbox_set_on_timeout(struct sandbox *sb, enum on_timeout what);

@@ -46,6 +46,7 @@ struct recipe_spec {
     struct str text;
     int context_fd;                     /* a tar file, taken by build_recipe; -1: none */
     const struct network_spec *network; /* what its steps may reach (core/network.h); NULL: nothing */
+    const char *tenant;                 /* whose (core/tenant.h); NULL: the operator's */
     bool force;
 };
 struct build *build_recipe(struct core *c, const struct recipe_spec *s, const struct build_ops *ops, void *arg, struct err *e);

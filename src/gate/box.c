@@ -108,34 +108,41 @@ void box_listen(struct box *b, bool on)
         io_want(&b->sock[i].io, on && b->sock[i].role != GATE_SOCK_UDP_BACK && b->sock[i].role != GATE_SOCK_UDP_NO ? IO_READ : 0);
 }
 
-/* ---- tenants -------------------------------------------------------------------------------------------------------- */
+/* ---- groups --------------------------------------------------------------------------------------------------------- */
 
-static void group_leave(struct box *b)
+static void group_release(struct gate *g, struct group *gr)
 {
-    struct group *gr = b->group;
-    b->group = NULL;
-    if (!gr || --gr->boxes || gr->kept)
+    if (--gr->boxes || gr->kept)
         return;
-    (void)map_del(&b->g->groups, gr->name);
+    (void)map_del(&g->groups, gr->name);
     free(gr->name);
     free(gr);
 }
-static void group_join(struct box *b, struct str name)
+static struct group *group_get(struct gate *g, struct str name)
 {
-    struct group *gr = name.n ? map_get_n(&b->g->groups, name.p, name.n) : NULL;
-    if (gr == b->group && (gr || !name.n))
-        return;
-    if (!gr && name.n) {
+    struct group *gr = map_get_n(&g->groups, name.p, name.n);
+    if (!gr) {
         gr = xcalloc(1, sizeof *gr);
         gr->name = xstrndup(name.p, name.n);
-        (void)map_set(&b->g->groups, gr->name, gr);
+        (void)map_set(&g->groups, gr->name, gr);
     }
-    if (gr)
-        gr->boxes++, gr->meter.conns += b->meter.conns;
-    if (b->group)
-        b->group->meter.conns -= b->meter.conns;
-    group_leave(b);
-    b->group = gr;
+    return gr;
+}
+/* New ones first: one that stays is never without members. */
+static void groups_join(struct box *b, const struct str *name, int n)
+{
+    struct group *old[GROUPS_MAX];
+    int nold = b->ngroups;
+    memcpy(old, b->group, sizeof old);
+    for (int i = 0; i < n; i++) {
+        b->group[i] = group_get(b->g, name[i]);
+        b->group[i]->boxes++, b->group[i]->meter.conns += b->meter.conns;
+    }
+    b->ngroups = n;
+    for (int i = 0; i < nold; i++) {
+        old[i]->meter.conns -= b->meter.conns;
+        group_release(b->g, old[i]);
+    }
 }
 
 /* ---- policy ----------------------------------------------------------------------------------------------------------- */
@@ -265,10 +272,15 @@ static struct box *box_new(struct gate *g, struct str id, struct str sandbox, st
 
 static int put_whole(struct gate *g, struct rec r, const int *fds, int nfds, struct box **ret, struct err *e)
 {
-    struct str id = {0}, sandbox = {0}, group = {0};
+    struct str id = {0}, sandbox = {0}, group[GROUPS_MAX];
+    int ngroups = 0;
+    struct field f;
     enum gate_sock roles[SOCKS_MAX];
     struct change c = {0};
-    (void)rec_get(r, G_BOX, &id), (void)rec_get(r, G_SANDBOX, &sandbox), (void)rec_get(r, G_GROUP, &group);
+    (void)rec_get(r, G_BOX, &id), (void)rec_get(r, G_SANDBOX, &sandbox);
+    for (struct rec i = r; rec_next(&i, &f);)
+        if (f.tag == G_GROUP && f.v.n && ngroups < GROUPS_MAX)
+            group[ngroups++] = f.v;
     struct box *b = box_get(g, id);
     if (b && !str_eqz(sandbox, b->sandbox))
         return err_set(e, E_CONFLICT, "box %s serves another sandbox", b->id);
@@ -277,7 +289,7 @@ static int put_whole(struct gate *g, struct rec r, const int *fds, int nfds, str
         change_drop(&c);
         return -1;
     }
-    group_join(b, group);
+    groups_join(b, group, ngroups);
     change_apply(b, &c);
     socks_take(b, roles, fds, n);
     *ret = b;
@@ -327,7 +339,7 @@ void box_free(struct box *b)
     conns_cut(b, "the sandbox ended");
     udp_cut(b, "the sandbox ended");
     dns_drop(b);
-    group_leave(b);
+    groups_join(b, NULL, 0);
     (void)map_del(&b->g->boxes, b->id);
     loop_defer(b->g->loop, bury, b);
 }

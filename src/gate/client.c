@@ -346,7 +346,9 @@ void gate_add(struct gate_client *c, const struct gate_box *b, gate_done *done, 
     start(&m, GATE_ADD);
     put_policy(&m, b);
     rec_put_str(&m, G_SANDBOX, b->sandbox);
-    rec_put_str(&m, G_GROUP, b->group);
+    for (int i = 0; i < 2; i++)
+        if (b->group[i])
+            rec_put_str(&m, G_GROUP, b->group[i]);
     for (int i = 0; i < b->nsocks; i++)
         rec_put_u64(&m, G_SOCK, b->sock[i]);
     request(c, GATE_ADD, &m, b->fds, b->nsocks, SHAPE_PLAIN, (union done){.plain = done}, arg);
@@ -372,7 +374,7 @@ void gate_group(struct gate_client *c, const char *group, const struct gate_limi
     rec_put_str(&m, G_GROUP, group);
     rec_put_u64(&m, G_CONNS, l->connections);
     rec_put_u64(&m, G_RATE, l->bytes_per_second);
-    rec_put_u64(&m, G_BYTES, l->bytes);
+    rec_put_u64(&m, G_BYTES, l->bytes_per_day);
     request(c, GATE_GROUP, &m, NULL, 0, SHAPE_PLAIN, (union done){.plain = done}, arg);
 }
 void gate_secret(struct gate_client *c, const char *id, struct str value, const struct gate_budget *b, gate_done *done, void *arg)

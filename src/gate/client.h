@@ -44,7 +44,7 @@ struct gate_ceiling { const char *name; struct str policy; };
 struct gate_box {
     const char *box;      /* id_ok */
     const char *sandbox;  /* id_ok */
-    const char *group;    /* tenant, or NULL */
+    const char *group[2]; /* whose limits it shares: the host's, its tenant's; NULL: none */
     struct str policy;    /* JSON, gate/policy.h */
     const struct gate_ceiling *ceiling;
     int nceilings;
@@ -59,7 +59,7 @@ void gate_add(struct gate_client *c, const struct gate_box *b, gate_done *done, 
 void gate_policy(struct gate_client *c, const struct gate_box *b /* sandbox, group, sockets are not looked at */, gate_done *done, void *arg);
 void gate_remove(struct gate_client *c, const char *box, gate_done *done, void *arg);
 
-struct gate_limits { uint64_t connections, bytes_per_second, bytes; };
+struct gate_limits { uint64_t connections, bytes_per_second, bytes_per_day; }; /* 0: none */
 void gate_group(struct gate_client *c, const char *group, const struct gate_limits *l, gate_done *done, void *arg);
 
 struct gate_budget { uint64_t calls_max, bytes_max, calls, bytes; };

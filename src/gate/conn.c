@@ -80,10 +80,7 @@ static void drop(struct conn *c)
     if (c->up >= 0)
         (void)close(c->up);
     c->fd = c->up = -1;
-    struct box *b = c->box;
-    b->meter.conns--;
-    if (b->group)
-        b->group->meter.conns--;
+    meter_conn(c->box, -1);
     loop_defer(c->g->loop, bury, c);
 }
 void conn_end(struct conn *c, enum gate_kind kind, const char *reason)
@@ -436,27 +433,17 @@ static bool original_dst(int fd, struct ip *ret, uint16_t *ret_port)
     /* Our own address: it was not redirected, somebody talks to the listener itself. */
     return !getsockname(fd, (void *)&own, &m) && ip_from_sockaddr((void *)&own, &self, &self_port) && !(ip_eq(&self, ret) && self_port == *ret_port);
 }
-const char *conn_over_limit(const struct box *b)
-{
-    if (b->meter.conns >= b->meter.max_conns)
-        return "the sandbox has as many connections as its network policy allows";
-    if (b->group && b->group->meter.max_conns && b->group->meter.conns >= b->group->meter.max_conns)
-        return "the sandboxes together have as many connections as the operator allows";
-    return meter_spent(b) ? "the byte limit of the network policy is used up" : NULL;
-}
 static void begin(struct gsock *s, int fd)
 {
     struct box *b = s->box;
     struct conn *c = xcalloc(1, sizeof *c);
-    const char *why = conn_over_limit(b);
+    const char *why = meter_full(b);
     int on = 1;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     *c = (struct conn){.box = b, .g = b->g, .id = ++b->g->next_conn, .fd = fd, .up = -1, .proxy = s->role == GATE_SOCK_PROXY, .began = clock_mono()};
     list_add_tail(&b->conns, &c->node);
     b->total++;
-    b->meter.conns++;
-    if (b->group)
-        b->group->meter.conns++;
+    meter_conn(b, 1);
     io_init(&c->io, b->g->loop, fd, on_client, c);
     timer_init(&c->timer, b->g->loop, on_time, c);
     bool known = c->proxy || original_dst(fd, &c->dst, &c->port);

@@ -30,7 +30,7 @@ struct gate_head { uint16_t version, op; uint32_t serial; int32_t code; uint32_t
 enum gate_op {
     GATE_HELLO = 1, /* -> G_PID, G_COUNT boxes. First message of a connection. */
     /* A box, or the new state of one that is known: G_BOX, G_SANDBOX (id for log and records), G_POLICY (JSON), [G_CEILING*:
-     * nested {G_NAME, G_POLICY}], [G_GROUP tenant], [G_CA_CERT, G_CA_KEY: PEM], [G_SOCK*: enum gate_sock, one descriptor each,
+     * nested {G_NAME, G_POLICY}], [G_GROUP*: the host's, the tenant's], [G_CA_CERT, G_CA_KEY: PEM], [G_SOCK*: enum gate_sock, one descriptor each,
      * in order]. Sockets replace all earlier ones of the box if there is at least one. Replied when it is in force.
      * -> G_COUNT connections that were cut because the new policy denies them. */
     GATE_ADD,
@@ -39,7 +39,7 @@ enum gate_op {
     GATE_LIST,      /* -> G_BOX* */
     GATE_STATS,     /* [G_BOX; absent: all] -> G_STAT*: nested {G_BOX, G_CONNS, G_TOTAL, G_DENIED, G_IN, G_OUT, G_DNS, G_DNS_DENIED,
                      * G_SEQ, G_HASH of the last log line} */
-    GATE_GROUP,     /* G_GROUP, [G_CONNS, G_RATE bytes/s, G_BYTES: limits over all its boxes; 0 none] */
+    GATE_GROUP,     /* G_GROUP, [G_CONNS, G_RATE bytes/s, G_BYTES: a day: limits over all its boxes; 0 none] */
     GATE_SECRET,    /* G_NAME id, G_VALUE, [G_CALLS_MAX, G_BYTES_MAX: budget, 0 none], [G_CALLS, G_BYTES: used before]; replaces */
     GATE_SECRET_DROP,  /* G_NAME */
     GATE_SECRET_STATS, /* [G_NAME] -> G_STAT*: nested {G_NAME, G_CALLS, G_BYTES} */

@@ -56,7 +56,7 @@ static int do_group(struct gate *g, struct rec r, struct err *e)
     char *name = rec_dup(r, G_GROUP);
     if (!name || !*name) {
         free(name);
-        return err_set(e, E_INVALID, "a tenant needs a name");
+        return err_set(e, E_INVALID, "a group needs a name");
     }
     struct group *gr = map_get(&g->groups, name);
     if (!gr) {
@@ -66,7 +66,7 @@ static int do_group(struct gate *g, struct rec r, struct err *e)
     }
     free(name);
     uint64_t rate = rec_u64_or(r, G_RATE, 0), burst = rate / 4;
-    gr->kept = true;
+    gr->kept = true; /* what it moved today counts, whether or not a box of it is left */
     gr->meter.max_conns = rec_u64_or(r, G_CONNS, 0);
     gr->meter.max_bytes = rec_u64_or(r, G_BYTES, 0);
     bucket_set(&gr->meter.rate, rate, burst < 65536 ? 65536 : burst, clock_mono());

@@ -25,9 +25,11 @@ struct gate;
 
 struct secret { char *id, *value; size_t n; uint64_t calls_max, bytes_max, calls, bytes; };
 
-/* What is counted and limited, for a box and for a tenant. */
+/* What is counted and limited, for a box and for a group. */
 struct meter { uint64_t max_conns, max_bytes, conns, in, out; struct bucket rate; };
-struct group { char *name; struct meter meter; uint64_t boxes; bool kept /* limits were set */; };
+/* Sandboxes that share limits: all of the host, all of a tenant. max_bytes is for a day: what was counted begins anew with each. */
+#define GROUPS_MAX 2
+struct group { char *name; struct meter meter; uint64_t boxes, day; bool kept /* limits were set */; };
 
 /* Datagrams (udp.c): flows, and which refusals were written down lately. */
 #define UDP_SAID 32
@@ -39,7 +41,8 @@ struct gsock { struct box *box; enum gate_sock role; int fd, family; struct io i
 struct box {
     struct gate *g;
     char id[22], sandbox[22];
-    struct group *group;
+    struct group *group[GROUPS_MAX];
+    int ngroups;
     struct policy *own, *ceiling[POLICY_CEILINGS];
     char *ceiling_name[POLICY_CEILINGS];
     struct policy_set set; /* borrows the above */
@@ -87,9 +90,13 @@ struct gate {
 
 /* gate.c */
 void gate_record(struct box *b, struct gate_record *r); /* fills box and sandbox; log, and daemon if it listens */
-uint64_t meter_may(struct box *b, uint64_t want, int64_t now); /* bytes that may move now: rate of box and tenant */
+uint64_t meter_may(struct box *b, uint64_t want, int64_t now); /* bytes that may move now: rate of box and groups */
 void meter_moved(struct box *b, uint64_t in, uint64_t out);    /* bytes to and from the sandbox */
-bool meter_spent(const struct box *b);                         /* the byte limit of box or tenant is used up */
+bool meter_spent(const struct box *b);                         /* the byte limit of box or group is used up */
+const char *meter_why_spent(const struct box *b);
+const char *meter_full(const struct box *b);                   /* why there can be no further connection, or NULL */
+bool meter_has_rate(const struct box *b);                      /* some bandwidth limit applies */
+void meter_conn(struct box *b, int by);                        /* one more, one less */
 struct secret *gate_secret_get(struct gate *g, struct str id);
 
 /* box.c */
@@ -115,7 +122,6 @@ uint64_t udp_review(struct box *b); /* after a policy change; how many flows wer
 void udp_cut(struct box *b, const char *why);
 
 /* conn.c */
-const char *conn_over_limit(const struct box *b); /* why no further connection may be made, or NULL */
 void conn_accept(struct gsock *s);
 uint64_t conns_review(struct box *b); /* after a policy change; how many were cut */
 void conns_cut(struct box *b, const char *why);

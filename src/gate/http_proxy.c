@@ -583,10 +583,10 @@ static void meter(struct http_proxy *h)
     h->seen_tx = h->cli.tx, h->seen_rx = h->cli.rx;
     if (meter_spent(b) || !http_budget_ok(h)) {
         bytes_to_conn(h);
-        conn_end(h->c, GATE_K_CUT, meter_spent(b) ? "the byte limit of the network policy is used up" : "the budget of the secret for this host is used up");
+        conn_end(h->c, GATE_K_CUT, meter_spent(b) ? meter_why_spent(b) : "the budget of the secret for this host is used up");
         return;
     }
-    if (!b->meter.rate.rate && !(b->group && b->group->meter.rate.rate))
+    if (!meter_has_rate(b))
         return;
     uint64_t may = meter_may(b, CHAN_IN_MAX, clock_mono());
     chan_allow(&h->cli, may);

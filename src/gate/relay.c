@@ -124,7 +124,7 @@ static void settle(struct conn *c, enum moved out, enum moved in)
         return;
     }
     if (meter_spent(c->box)) {
-        conn_end(c, GATE_K_CUT, "the byte limit of the network policy is used up");
+        conn_end(c, GATE_K_CUT, meter_why_spent(c->box));
         return;
     }
     if (c->out.shut && c->in.shut) {

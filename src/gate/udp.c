@@ -153,9 +153,7 @@ static void flow_end(struct flow_udp *f, enum gate_kind kind, const char *reason
     (void)close(f->fd);
     list_del(&f->node);
     b->udp.nflows--;
-    b->meter.conns--;
-    if (b->group)
-        b->group->meter.conns--;
+    meter_conn(b, -1);
     loop_defer(b->g->loop, bury, f);
 }
 static void on_look(void *arg)
@@ -174,7 +172,7 @@ static bool may_move(struct flow_udp *f, size_t n, bool outward)
 {
     struct box *b = f->box;
     if (meter_spent(b)) {
-        flow_end(f, GATE_K_CUT, "the byte limit of the network policy is used up");
+        flow_end(f, GATE_K_CUT, meter_why_spent(b));
         return false;
     }
     if (meter_may(b, n, clock_mono()) < n) {
@@ -235,7 +233,7 @@ static const char *over_limit(const struct box *b)
 {
     if (b->udp.nflows >= FLOWS_MAX)
         return "the sandbox has 256 UDP flows, which is as many as there may be";
-    return conn_over_limit(b);
+    return meter_full(b);
 }
 static int dial(const struct dgram *d)
 {
@@ -272,9 +270,7 @@ static void begin(struct box *b, const struct dgram *d, const char *p, size_t n)
     list_add(&b->udp.flows, &f->node);
     b->udp.nflows++;
     b->total++;
-    b->meter.conns++;
-    if (b->group)
-        b->group->meter.conns++;
+    meter_conn(b, 1);
     io_init(&f->io, b->g->loop, fd, on_far, f);
     io_want(&f->io, IO_READ);
     if (!b->udp.look.armed)

@@ -3,6 +3,7 @@
  * Uploaded archives are kept by the hash the SDK gives them in HOME/cache. */
 #include "api/e2b/control.h"
 #include "api/e2b/e2b.h"
+#include "api/gate.h"
 #include "api/native/native.h"
 #include "api/params.h"
 #include "base/cleanup.h"
@@ -475,7 +476,7 @@ static void start_core(struct e2b_build *b, struct e2b_recipe *r, bool force)
         return;
     }
     core_name(b);
-    struct recipe_spec spec = {.name = b->core_name, .text = {r->text.p, r->text.n}, .context_fd = ctx, .force = true};
+    struct recipe_spec spec = {.name = b->core_name, .text = {r->text.p, r->text.n}, .context_fd = ctx, .force = true, .tenant = b->tenant};
     struct network_spec net = {0};
     auto_json open = json_parse_obj(BUILD_NETWORK, sizeof BUILD_NETWORK - 1, &e);
     if (network_parse(api_core(b->api), open, &net, &e)) {
@@ -512,6 +513,7 @@ static void on_start(struct http_stream *s, void *a, const char *p, size_t n)
     }
     b->state = BUILD_BUILDING;
     b->api = a;
+    b->tenant = xstrdup(gate_tenant(api_core(a), s));
     say(b, "info", "Building template", "base");
     if (find_base(a, j, &f, &e)) {
         failed(b, e.msg, "base");
@@ -519,6 +521,7 @@ static void on_start(struct http_stream *s, void *a, const char *p, size_t n)
         const struct template *t = template_find(api_core(a), f.core_id, NULL);
         if (e2b_steps(j, f.core_id, t->user, t->workdir, &r, &e)) {
             b->state = BUILD_WAITING;
+            free(take_ptr(&b->tenant));
             e2b_fail(s, &e);
             e2b_recipe_fini(&r);
             return;

@@ -58,7 +58,7 @@ static void build_free(struct e2b_build *b)
     for (size_t i = 0; i < b->nlog; i++)
         free(b->log[i].text);
     free(b->log);
-    free(b->error);
+    free(b->error), free(b->tenant);
     kv_free(&b->tags), kv_free(&b->lines);
     free(b);
 }

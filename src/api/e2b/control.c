@@ -1,6 +1,7 @@
 /* Sandboxes as E2B's control plane has them: create, look, connect, end. */
 #include "api/e2b/control.h"
 #include "api/e2b/e2b.h"
+#include "api/gate.h"
 #include "api/native/native.h"
 #include "api/params.h"
 #include "base/clock.h"
@@ -218,6 +219,7 @@ static void create(struct http_stream *s, struct api *a, bool v2, const char *p,
     struct err e;
     struct creating c = {0};
     c.sp.network = &c.net;
+    c.sp.tenant = gate_tenant(api_core(a), s);
     auto_json j = json_parse_obj(p, n, &e);
     if (!j || read_create(a, j, v2, &c, &e)) {
         e2b_fail(s, &e);

@@ -61,6 +61,7 @@ struct e2b_build {
     char *error, error_step[12];
     /* while it runs */
     struct api *api;
+    char *tenant;               /* whose (core/tenant.h) */
     struct build *core;
     struct kv lines;            /* recipe line -> what it stands for, see steps.c */
     char core_name[64];

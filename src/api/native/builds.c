@@ -3,6 +3,7 @@
  * cancelled and nothing of it stays. Build output has no flow control: lines
  * for a client that does not keep up are counted and left out. */
 #include "api/native/native.h"
+#include "api/gate.h"
 #include "api/ndjson.h"
 #include "api/params.h"
 #include "api/schema.h"
@@ -314,7 +315,7 @@ static void on_form_end(struct http_stream *s, void *arg)
     }
     if (st->fd >= 0)
         (void)lseek(st->fd, 0, SEEK_SET); /* a regular file */
-    struct recipe_spec spec = {.name = st->name, .text = {st->recipe.p, st->recipe.n}, .context_fd = take_fd(&st->fd), .force = st->force};
+    struct recipe_spec spec = {.name = st->name, .text = {st->recipe.p, st->recipe.n}, .context_fd = take_fd(&st->fd), .force = st->force, .tenant = gate_tenant(api_core(st->r.api), st->r.s)};
     if (st->has_network)
         spec.network = &net;
     begin(st, build_recipe(api_core(st->r.api), &spec, &ops, st, &e), &e);

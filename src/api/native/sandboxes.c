@@ -1,5 +1,6 @@
 /* Sandboxes: create, list, look, change, end. */
 #include "api/native/native.h"
+#include "api/gate.h"
 #include "api/params.h"
 #include "base/cleanup.h"
 #include "api/schema.h"
@@ -38,6 +39,7 @@ void put_sandbox(struct jw *w, const struct sandbox *sb)
     jw_kv_str(w, "name", sb->name);
     jw_kv_str(w, "template", sb->template_name);
     jw_kv_str(w, "template_id", sb->template_id);
+    jw_kv_str(w, "tenant", *sandbox_tenant(sb) ? sandbox_tenant(sb) : NULL);
     jw_kv_str(w, "state", state_name(sb->state));
     jw_kv_obj(w, "isolation");
     jw_kv_str(w, "tier", tier_name(sb->tier));
@@ -260,7 +262,7 @@ static void on_create_body(struct http_stream *s, void *arg, const char *p, size
     struct api *a = arg;
     struct err e;
     struct network_spec net = {0};
-    struct sandbox_spec sp = {.network = &net};
+    struct sandbox_spec sp = {.network = &net, .tenant = gate_tenant(api_core(a), s)};
     struct volume_mount volumes[VOLUMES_PER_SANDBOX] = {0};
     auto_json j = body_parse(p, n, "SandboxCreate", &e);
     if (!j || read_spec(a, j, &sp, &net, &e) || read_volumes(j, volumes, &sp, &e) || read_snapshot(a, j, &sp, &e)) {

@@ -472,7 +472,7 @@ static enum gate_sock box_roles[6];
 static inline int box_add(const char *policy, const char *ceiling, bool sockets)
 {
     struct gate_ceiling c = {"host", str_of(ceiling)};
-    struct gate_box b = {.box = BOX, .sandbox = SBX, .group = "acme", .policy = str_of(policy), .ceiling = &c, .nceilings = ceiling ? 1 : 0,
+    struct gate_box b = {.box = BOX, .sandbox = SBX, .group = {"host", "acme"}, .policy = str_of(policy), .ceiling = &c, .nceilings = ceiling ? 1 : 0,
                          .ca_cert = {W.box_cert.p, W.box_cert.n}, .ca_key = {W.box_key.p, W.box_key.n},
                          .sock = box_roles, .fds = box_fds, .nsocks = sockets ? 6 : 0};
     gate_add(W.client, &b, on_done, NULL);

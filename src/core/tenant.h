@@ -1,0 +1,25 @@
+/* Tenants: whose sandbox it is. A tenant is the name of the API key that made
+ * it: keys of one name are one tenant, so a key can be exchanged for another.
+ * What was made over the daemon's own socket without a key belongs to the
+ * operator and to no tenant. What each may have of the network, all its
+ * sandboxes together, is the operator's setting HUTCH_TENANTS:
+ *
+ *   {"acme": {"ceiling": POLICY, "connections": 500, "bytes_per_second": 10000000, "bytes_per_day": 5000000000},
+ *    "*":    {…}}                                                     every tenant that is not named, each for itself
+ *
+ * POLICY is a ceiling (gate/policy.h) for each of its sandboxes, under the host's; it cannot open closed addresses. */
+#pragma once
+#include "base/err.h"
+#include "gate/client.h"
+#include <stddef.h>
+
+struct core;
+struct tenant { char *name, *ceiling /* JSON, or NULL */; struct gate_limits limits; };
+struct tenants { struct tenant *at; size_t n; };
+
+int tenants_parse(const char *text /* NULL: none */, struct tenants *ret, struct err *e);
+void tenants_free(struct tenants *t);
+const struct tenant *tenant_find(const struct tenants *t, const char *name); /* its own entry, else "*", else NULL; none for "" */
+
+/* The setting was changed (SIGHUP): in force for running sandboxes too. A wrong one changes nothing. */
+void tenants_reload(struct core *c);

@@ -1,0 +1,94 @@
+"""What the sandboxes of one API key's owner may have of the network together, and that it can be changed while they run."""
+import json
+import os
+import signal
+
+from hutchtest import *
+from outside import ENV, inside, logged, outside
+
+TIERS = tiers("vm", "container")
+
+
+def set_tenants(**entries):
+    path = os.path.join(outside().dir, "tenants.json")
+    with open(path, "w") as f:
+        json.dump(entries, f)
+    os.chmod(path, 0o644)
+    return "@" + path
+
+
+class _File:
+    def __str__(self):
+        return set_tenants(**{"acme": {"connections": 4, "ceiling": {"allow": ["allowed.test", outside().ip(), outside().ip(20) + ":7"]}}, "*": {"bytes_per_day": 100000}})
+
+
+HOLD = """
+import socket, time
+s = [socket.create_connection(('{}', 7), timeout=60) for _ in range(3)]
+for c in s: c.sendall(b'x'); c.recv(9)
+open('/tmp/held', 'w').write('yes'); time.sleep(600)
+"""
+
+
+@TIERS
+@own_daemon(**{**ENV, "HUTCH_TENANTS": _File(), "HUTCH_POOL_VM": 0, "HUTCH_POOL_CONTAINER": 0})
+def together_and_live(t):
+    o = outside()
+    o.reset()
+    acme = [t.d.tcp(t.d.new_key("acme")["key"]) for _ in range(2)]  # two keys, one owner
+    other = t.d.tcp(t.d.new_key("other")["key"])
+    one, two = (c.create(isolation=t.tier, network={"mode": "open"}) for c in acme)
+    third = other.create(isolation=t.tier, network={"mode": "open"})
+    mine = t.box(network={"mode": "open"})
+    t.boxes += [one, two, third]
+    equal([b.info()["tenant"] for b in (one, two, third, mine)], ["acme", "acme", "other", None])
+    contains(one.info()["network"]["limited"], "for this tenant")
+    lacks(third.info()["network"], "limited")
+    # connections, over all of them
+    one.put("/tmp/hold.py", HOLD.format(o.ip()).encode())
+    one.background(["python3", "/tmp/hold.py"])
+    until(lambda: one.exec(["cat", "/tmp/held"]).code == 0, 30, "three connections of the one")
+    hold = "R['got'] = hold((O.web, 7), 3)"
+    equal(inside(two, hold, web=o.ip())["got"], ["x", "", ""], "of four, one is left for the other sandbox of that owner")
+    contains(logged(t, two, kind="deny", port=7, rule="limit")["reason"], "this tenant")
+    for b in (third, mine):
+        equal(inside(b, hold, web=o.ip())["got"], ["x"] * 3, "others have their own")
+    # the ceiling
+    ask = "R['got'] = (query('allowed.test')[0], query('other.test')[0], http('other.test', wait=5)[0] if query('other.test')[0] == 0 else 0)"
+    equal(inside(two, ask)["got"], [0, 3, 0])
+    equal(inside(third, ask)["got"], [0, 0, 200])
+    logged(t, two, kind="dns", name="other.test", verdict="deny", rule="ceiling tenant acme…")
+    # bytes of a day
+    r = inside(third, "R['n'] = []\nfor i in range(4):\n    a = http('allowed.test', path='/echo?' + 'x' * 30000); R['n'].append(len(a[1]) if a[0] == 200 else 0)")
+    equal(r["n"][0], 30000)
+    equal(r["n"][3], 0, "100,000 bytes are used up")
+    until(lambda: inside(third, "R['x'] = tcp((O.web, 7))", web=o.ip())["x"] != "hello", 5, "nothing further")
+    logged(t, third, rule=lambda x: True, reason=lambda x: "in a day" in (x or ""))
+    # changed while they run: what is denied now is cut
+    set_tenants(acme={"ceiling": {"allow": ["other.test"]}})
+    t.d.signal(signal.SIGHUP)
+    logged(t, one, kind="cut", port=7)
+    until(lambda: inside(two, ask)["got"] == [3, 0, 200], 10, "the new ceiling")
+    equal(inside(third, hold, web=o.ip())["got"], ["x"] * 3, "a tenant without an entry has no limit")
+    set_tenants(acme={"nonsense": 1})
+    t.d.signal(signal.SIGHUP)
+    until(lambda: "the tenants stay as they are" in open(t.d.log_path).read(), 10, "a wrong file is told")
+    equal(inside(two, ask)["got"], [3, 0, 200], "and changes nothing")
+
+
+@tiers("container")
+@own_daemon(**{**ENV, "HUTCH_TENANTS": _File(), "HUTCH_POOL_VM": 0, "HUTCH_POOL_CONTAINER": 0})
+def stays_with_the_sandbox(t):
+    """Copies, a restart of the daemon and one of the gate: whose it is does not change."""
+    o = outside()
+    o.reset()
+    box = t.d.tcp(t.d.new_key("acme")["key"]).create(isolation=t.tier, network={"mode": "open"})
+    t.boxes.append(box)
+    _, (copy,) = t.fork(t.c.box(box.id), count=1)
+    equal(copy.info()["tenant"], "acme")
+    t.d.sigkill()
+    t.d.start()
+    os.kill(t.d.pids("hutch-egress")[0], signal.SIGKILL)
+    for b in (t.c.box(box.id), copy):
+        equal(b.info()["tenant"], "acme")
+        until(lambda: inside(b, "R['x'] = [query(n) for n in ('allowed.test', 'other.test')]")["x"] == [[0, [o.ip()]], [3, []]], 20, "its ceiling")
