@@ -6,6 +6,7 @@
 #
 #   stdout  lines: "allow URL"          sandboxes may go to this host and port
 #                  "env NAME VALUE"     what the tool inside needs to go there too
+#                  "via ADDR:PORT AUTH" the HTTP proxy this host's tool goes through; AUTH, if any, as Proxy-Authorization
 #   stderr  one line that says why, if there is nothing to say (exit 1)
 #
 # Credentials in an address are left out: they are the operator's, not the sandbox's.
@@ -22,12 +23,25 @@ allow() { sort -u | sed 's/^/allow /'; }
 fetch() { if have curl; then curl -fsSL -m 20 --max-filesize 33554432 -- "$1"; elif have wget; then wget -q -T 20 -O - -- "$1"; fi 2>/dev/null || :; }
 hosts_in() { grep -o 'https\{0,1\}://[A-Za-z0-9._:-]*' | sort -u; }
 
+# via URL: the proxy of a tool, its name looked up as this host does
+via() {
+    case $1 in http://?*) ;; *) return 0 ;; esac
+    rest=${1#http://} rest=${rest%%/*} user=
+    case $rest in *@*) user=${rest%@*} rest=${rest##*@} ;; esac
+    case $rest in *:*) port=${rest##*:} name=${rest%:*} ;; *) port=80 name=$rest ;; esac
+    addr=$(getent ahosts "$name" 2>/dev/null | awk '{ print $1; exit }')
+    [ -n "$addr" ] || { echo "the proxy $name of this host's tool has no address" >&2; return 0; }
+    case $addr in *:*) addr="[$addr]" ;; esac
+    if [ -n "$user" ]; then echo "via $addr:$port Basic $(printf %s "$user" | base64 -w 0)"; else echo "via $addr:$port"; fi
+}
+
 preset_apt() {
     have apt-get || die "apt is not installed on this host"
     # shellcheck disable=SC2016  # apt's own syntax
     urls=$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | plain | sort -u)
     [ -n "$urls" ] || die "apt on this host has no http or https source"
     echo "$urls" | allow
+    via "$(apt-config dump Acquire::http::Proxy 2>/dev/null | sed -n 's/^Acquire::http::Proxy "\(.*\)";$/\1/p')"
 }
 
 preset_pip() {
@@ -46,6 +60,7 @@ preset_pip() {
     done | allow
     echo "env PIP_INDEX_URL $index"
     [ -z "$extra" ] || echo "env PIP_EXTRA_INDEX_URL $(echo "$extra" | tr '\n' ' ' | sed 's/ $//')"
+    via "${PIP_PROXY:-$(value proxy)}"
     trusted=$(value trusted-host)
     [ -z "$trusted" ] || echo "env PIP_TRUSTED_HOST $trusted"
 }
@@ -55,6 +70,9 @@ preset_npm() {
     registry=$(npm config get registry 2>/dev/null | plain | head -n 1)
     [ -n "$registry" ] || die "npm on this host names no registry"
     { echo "$registry"; fetch "${registry%/}/npm/latest" | grep -o '"tarball":"[^"]*"' | hosts_in; } | allow
+    case $registry in https:*) proxy=$(npm config get https-proxy 2>/dev/null) ;; *) proxy= ;; esac
+    case $proxy in '' | null | undefined) proxy=$(npm config get proxy 2>/dev/null) ;; esac
+    via "$proxy"
     echo "env npm_config_registry $registry"
     echo "env npm_config_update_notifier false"
     echo "env npm_config_audit false"
@@ -67,6 +85,7 @@ preset_git() {
         sed -n 's#^[a-z]*\.\(https\{0,1\}://[^ ]*\)\.[a-zA-Z]* .*#\1#p' | plain | sort -u)
     [ -n "$urls" ] || die "git on this host is set to no server; name some in HUTCH_PRESET_GIT"
     echo "$urls" | allow
+    via "$(git config --get http.proxy 2>/dev/null || :)"
     i=0
     git config --get-regexp '^url\..*\.insteadof$' 2>/dev/null | while read -r key from; do
         base=$(echo "${key#url.}" | sed 's/\.insteadof$//' | plain)

@@ -90,6 +90,20 @@ static int text_or_file(char **out, const char *var, size_t max, struct err *e)
 
 int config_tenants(char **ret, struct err *e) { return text_or_file(ret, "HUTCH_TENANTS", TENANTS_MAX, e); }
 
+/* As curl, apt and pip read it: lower case first; "none" of our own variable switches the rest off. */
+static int proxy(struct config *c, struct err *e)
+{
+    static const char *const vars[] = {"HUTCH_NETWORK_PROXY", "https_proxy", "HTTPS_PROXY", "http_proxy", "all_proxy", "ALL_PROXY"};
+    const char *url = NULL, *var = "", *skip = getenv("no_proxy");
+    uint32_t names;
+    for (size_t i = 0; i < sizeof vars / sizeof *vars && (!url || !*url); i++)
+        url = getenv(var = vars[i]);
+    if (text(c->no_proxy, sizeof c->no_proxy, "HUTCH_NETWORK_NO_PROXY", skip ? skip : "", e) || number(&names, "HUTCH_NETWORK_PROXY_NAMES", 0, 0, 1, e))
+        return -1;
+    c->proxy_by_name = names;
+    return url && strcmp(url, "none") && upstream_parse(url, &c->proxy, e) ? err_wrap(e, "%s", var) : 0;
+}
+
 static int network(struct config *c, struct err *e)
 {
     const char *key = getenv("HUTCH_SECRETS_KEY");
@@ -100,6 +114,8 @@ static int network(struct config *c, struct err *e)
         number(&c->net_bytes_per_second, "HUTCH_NETWORK_BYTES_PER_SECOND", 0, 0, 4000000000u, e) || number(&uid, "HUTCH_EGRESS_UID", 64883, 1, 4000000000u, e))
         return -1;
     c->egress_uid = uid;
+    if (proxy(c, e))
+        return -1;
     struct policy *p = c->ceiling ? policy_parse(c->ceiling, strlen(c->ceiling), POLICY_CEILING, e) : NULL;
     if (c->ceiling && !p)
         return err_wrap(e, "HUTCH_NETWORK_CEILING");
@@ -154,5 +170,6 @@ int config_load(struct config *c, struct err *e)
 void config_fini(struct config *c)
 {
     free(c->ceiling), free(c->tenants);
+    upstream_free(&c->proxy);
     explicit_bzero(c->secrets_key, sizeof c->secrets_key);
 }

@@ -1,6 +1,7 @@
 /* Settings, all from the environment, read once. */
 #pragma once
 #include "base/err.h"
+#include "core/upstream.h"
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -28,6 +29,9 @@ struct config {
     uint32_t egress_log_mib, egress_log_files; /* HUTCH_EGRESS_LOG_MIB, HUTCH_EGRESS_LOG_FILES: per sandbox */
     uint32_t egress_log_days;    /* HUTCH_EGRESS_LOG_DAYS: older parts go; 0: none does */
     uint32_t net_connections, net_bytes_per_second; /* HUTCH_NETWORK_CONNECTIONS, _BYTES_PER_SECOND: of all sandboxes together; 0: no limit */
+    struct upstream proxy;       /* HUTCH_NETWORK_PROXY, else https_proxy, http_proxy: how the gate gets outside (core/upstream.h) */
+    bool proxy_by_name;          /* HUTCH_NETWORK_PROXY_NAMES=1: it is asked for names */
+    char no_proxy[1024];         /* HUTCH_NETWORK_NO_PROXY, else no_proxy */
     uid_t egress_uid;            /* HUTCH_EGRESS_UID */
     char secrets_key[80];        /* from the file HUTCH_SECRETS_KEY names; empty: secrets.key of the home */
     uid_t uid;                   /* HUTCH_UID: what the daemon drops to */

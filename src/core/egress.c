@@ -4,9 +4,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/internal.h"
+#include "core/preset.h"
 #include "core/secret.h"
 #include "core/tenant.h"
 #include "gate/client.h"
+#include "gate/via.h"
 #include "json/write.h"
 #include "spawn/client.h"
 #include "wire/net.h"
@@ -339,26 +341,55 @@ static void listed(void *arg, const struct err *e, const char *const *box, size_
     }
 }
 
+/* Proxies of presets first: they are for less. */
+static size_t list_vias(struct core *c, struct gate_via *via, size_t max)
+{
+    size_t n = presets_vias(c, via, max - 1);
+    if (*c->cfg.proxy.addr)
+        via[n++] = (struct gate_via){.hosts = "*", .addr = c->cfg.proxy.addr, .auth = c->cfg.proxy.auth, .by_name = c->cfg.proxy_by_name};
+    return n;
+}
+static size_t words(char *text, const char **out, size_t max)
+{
+    size_t n = 0;
+    for (char *one; (one = strsep(&text, ", ")) && n < max;)
+        if (*one)
+            out[n++] = one;
+    return n;
+}
+static void configure(struct egress *eg)
+{
+    const struct config *cfg = &eg->core->cfg;
+    const char *resolver[8], *direct[VIA_MAX];
+    char text[sizeof cfg->resolvers], skip[sizeof cfg->no_proxy];
+    struct gate_via via[VIA_MAX];
+    struct gate_config gc = {.resolvers = resolver, .log_bytes = (uint64_t)cfg->egress_log_mib << 20, .log_files = cfg->egress_log_files, .log_days = cfg->egress_log_days,
+                             .via = via, .direct = direct};
+    memcpy(text, cfg->resolvers, sizeof text);
+    memcpy(skip, cfg->no_proxy, sizeof skip);
+    gc.nresolvers = (int)words(text, resolver, 8);
+    gc.ndirect = words(skip, direct, VIA_MAX);
+    gc.nvia = list_vias(eg->core, via, VIA_MAX);
+    gate_config(eg->client, &gc, configured, NULL);
+}
+void egress_proxies_changed(struct core *c)
+{
+    if (egress_up(c))
+        configure(c->egress);
+}
+
 static void on_up(void *arg)
 {
     struct egress *eg = arg;
     const struct config *cfg = &eg->core->cfg;
-    const char *resolver[8];
-    char text[sizeof cfg->resolvers];
-    struct gate_config gc = {.resolvers = resolver, .log_bytes = (uint64_t)cfg->egress_log_mib << 20, .log_files = cfg->egress_log_files, .log_days = cfg->egress_log_days};
     struct gate_limits all = {.connections = cfg->net_connections, .bytes_per_second = cfg->net_bytes_per_second};
-    (void)snprintf(text, sizeof text, "%s", cfg->resolvers);
-    char *rest = text;
-    for (char *one; (one = strsep(&rest, ", ")) && gc.nresolvers < 8;)
-        if (*one)
-            resolver[gc.nresolvers++] = one;
     struct map_entry *en;
     for (size_t i = 0; (en = map_next(&eg->boxes, &i));) {
         struct gated *g = en->value;
         g->phase = WANTED; /* what was asked of the one before is void */
         g->has_socks = false;
     }
-    gate_config(eg->client, &gc, configured, NULL);
+    configure(eg);
     gate_group(eg->client, HOST_GROUP, &all, configured, NULL);
     secret_each(eg->core, give_secret, eg);
     gate_list(eg->client, listed, eg->core);

@@ -34,4 +34,5 @@ struct gate_client *egress_client(struct core *c);
 void egress_put(struct core *c, const struct egress_box *b, egress_cb *cb, void *arg);
 void egress_drop(struct core *c, const char *box);                /* not to be served any more; unknown is fine. Waiters hear E_CANCELED */
 void egress_tenants_changed(struct core *c);                       /* c->tenants is another: tell the gate */
+void egress_proxies_changed(struct core *c);                       /* a preset's tool has a proxy */
 void egress_secret(struct core *c, const char *name);             /* it was set or deleted: tell the gate */

@@ -3,8 +3,10 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "core/egress.h"
 #include "core/internal.h"
 #include "core/lines.h"
+#include "gate/client.h"
 #include "gate/ip.h"
 #include "gate/policy.h"
 #include "spawn/client.h"
@@ -118,6 +120,15 @@ int preset_line(struct preset *p, char *line)
 {
     if (!strncmp(line, "allow ", 6))
         return add_url(p, line + 6);
+    if (!strncmp(line, "via ", 4)) {
+        size_t n = strcspn(line + 4, " ");
+        const char *auth = line[4 + n] ? line + 4 + n + 1 : "";
+        if (n >= sizeof p->via || strlen(auth) >= sizeof p->via_auth)
+            return -1;
+        (void)snprintf(p->via, sizeof p->via, "%.*s", (int)n, line + 4);
+        (void)snprintf(p->via_auth, sizeof p->via_auth, "%s", auth);
+        return 0;
+    }
     if (strncmp(line, "env ", 4))
         return -1;
     char *name = line + 4, *value = strchr(name, ' ');
@@ -208,6 +219,8 @@ static void lookup_over(struct lookup *k)
         memset(&k->next, 0, sizeof k->next);
     }
     k->loaded = true;
+    if (*k->known.via)
+        egress_proxies_changed(k->core);
     struct list all;
     list_init(&all);
     list_each(w, &k->waiters, link) {
@@ -363,6 +376,18 @@ const struct preset *preset_get(struct core *c, const char *name)
 {
     struct lookup *k = c->presets ? map_get(&c->presets->by_name, name) : NULL;
     return k && k->loaded && !k->known.err.code ? &k->known : NULL;
+}
+
+size_t presets_vias(struct core *c, struct gate_via *out, size_t max)
+{
+    struct map_entry *en;
+    size_t n = 0;
+    for (size_t i = 0; c->presets && (en = map_next(&c->presets->by_name, &i));) {
+        const struct preset *p = preset_get(c, en->key);
+        for (size_t k = 0; p && *p->via && k < p->nrules && n < max; k++)
+            out[n++] = (struct gate_via){.hosts = p->rule[k].host, .addr = p->via, .auth = *p->via_auth ? p->via_auth : NULL};
+    }
+    return n;
 }
 
 void presets_free(struct core *c)

@@ -16,6 +16,7 @@
 
 struct core;
 struct sp_exit;
+struct gate_via;
 #define PRESETS_MAX 16
 
 struct preset_rule { char host[256]; unsigned port; bool address, tls; };
@@ -25,6 +26,7 @@ struct preset {
     size_t nrules;
     char *text;               /* from the operator: comma-separated rules; then nrules is 0 */
     struct kv env;            /* what the tool inside needs */
+    char via[64], via_auth[512]; /* the proxy the tool goes through: "192.0.2.1:3128", a Proxy-Authorization; "": none */
     struct err err;           /* code != E_OK: it could not be told */
 };
 
@@ -33,6 +35,7 @@ bool preset_known(struct core *c, struct str name);
 void presets_load(struct core *c, const char *const *names, size_t n, void (*done)(void *arg, const struct err *e), void *arg);
 const struct preset *preset_get(struct core *c, const char *name); /* loaded, or NULL */
 void preset_put_rules(struct jw *w, const struct preset *p);       /* elements of an "allow" array */
+size_t presets_vias(struct core *c, struct gate_via *out, size_t max); /* of all that are loaded; borrowed */
 bool preset_looks(const struct preset *p);                         /* its rules need the sandbox to trust the gate */
 bool preset_tool_exit(struct core *c, const struct sp_exit *ex);   /* false: not ours */
 void presets_free(struct core *c);

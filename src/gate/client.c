@@ -424,6 +424,18 @@ void gate_config(struct gate_client *c, const struct gate_config *cfg, gate_done
     start(&m, GATE_CONFIG);
     for (int i = 0; i < cfg->nresolvers; i++)
         rec_put_str(&m, G_RESOLVER, cfg->resolvers[i]);
+    for (size_t i = 0; i < cfg->ndirect; i++)
+        rec_put_str(&m, G_DIRECT, cfg->direct[i]);
+    for (size_t i = 0; i < cfg->nvia; i++) {
+        const struct gate_via *v = &cfg->via[i];
+        size_t mark = rec_open(&m, G_VIA);
+        rec_put_str(&m, G_NAME, v->hosts);
+        rec_put_str(&m, G_ADDR, v->addr);
+        if (v->auth)
+            rec_put_str(&m, G_VALUE, v->auth);
+        rec_put_u64(&m, G_COUNT, v->by_name);
+        rec_close(&m, mark);
+    }
     if (cfg->log_bytes)
         rec_put_u64(&m, G_LOG_BYTES, cfg->log_bytes);
     if (cfg->log_files)

@@ -379,8 +379,8 @@ static void dial_out(struct conn *c)
     }
     c->state = CONN_DIAL;
     io_want(&c->io, 0);
-    c->dial = (struct dial){.ip = {c->dst}, .n = 1, .port = c->port, .done = on_dialed, .arg = c};
-    dial_start(&c->dial, c->g->loop);
+    c->dial = (struct dial){.ip = {c->dst}, .n = 1, .port = c->port, .name = str_of(c->name), .done = on_dialed, .arg = c};
+    dial_start(&c->dial, c->g->loop, &c->g->vias);
 }
 
 /* ---- events ------------------------------------------------------------------------------------------------------------------ */

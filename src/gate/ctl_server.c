@@ -126,6 +126,31 @@ static int do_secret_stats(struct gate *g, struct rec r, struct buf *out)
     return 0;
 }
 
+static int take_vias(struct gate *g, struct rec r, struct err *e)
+{
+    struct vias v = {0};
+    struct field f;
+    bool ok = true;
+    while (ok && rec_next(&r, &f)) {
+        struct str hosts = {0}, addr = {0}, auth = {0};
+        if (f.tag == G_DIRECT)
+            ok = vias_direct(&v, f.v);
+        if (f.tag != G_VIA)
+            continue;
+        struct rec one = field_rec(f);
+        ok = rec_ok(one) && rec_get(one, G_NAME, &hosts) && rec_get(one, G_ADDR, &addr);
+        if (ok)
+            (void)rec_get(one, G_VALUE, &auth);
+        ok = ok && vias_add(&v, hosts, addr, auth, rec_u64_or(one, G_COUNT, 0));
+    }
+    if (!ok) {
+        vias_free(&v);
+        return err_set(e, E_INVALID, "a proxy of the host that cannot be used");
+    }
+    vias_free(&g->vias);
+    g->vias = v;
+    return 0;
+}
 static int do_config(struct gate *g, struct rec r, struct err *e)
 {
     struct resolver_addr a[RESOLVERS_MAX];
@@ -137,6 +162,8 @@ static int do_config(struct gate *g, struct rec r, struct err *e)
                 return err_set(e, E_INVALID, "resolver %.*s: not an address", (int)(f.v.n > 60 ? 60 : f.v.n), f.v.p);
             n++;
         }
+    if (take_vias(g, r, e))
+        return -1;
     if (n)
         resolver_servers(g->resolver, a, n);
     g->log_bytes = rec_u64_or(r, G_LOG_BYTES, g->log_bytes);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -56,7 +57,9 @@ static const char *words(int err)
 static bool try(struct dial *d)
 {
     for (; d->at < d->n; d->at++) {
-        d->fd = open_to(&d->ip[d->at], d->port);
+        d->fd = d->via.port ? open_to(&d->via.ip, d->via.port) : open_to(&d->ip[d->at], d->port);
+        d->asked = false;
+        buf_free(&d->answer);
         if (d->fd < 0) {
             d->last = errno;
             continue;
@@ -68,6 +71,13 @@ static bool try(struct dial *d)
     }
     return false;
 }
+static void over(struct dial *d, int fd)
+{
+    const char *why = d->why[0] ? d->why : words(d->last);
+    buf_free(&d->answer);
+    via_free(&d->via);
+    d->done(d->arg, fd, fd < 0 ? why : NULL);
+}
 static void next(struct dial *d, int err)
 {
     hang_up(d);
@@ -75,34 +85,86 @@ static void next(struct dial *d, int err)
     d->last = err;
     d->at++;
     if (!try(d))
-        d->done(d->arg, -1, words(d->last));
+        over(d, -1);
+}
+/* Exactly its head is read: what comes after it is the far end's. */
+static void hear(struct dial *d)
+{
+    for (;;) {
+        char c;
+        size_t head;
+        ssize_t n = recv(d->fd, &c, 1, MSG_DONTWAIT);
+        if (n < 0 && errno == EAGAIN)
+            return;
+        if (n > 0)
+            buf_put(&d->answer, &c, 1);
+        int status = n > 0 ? via_answer(d->answer.p, d->answer.n, &head) : -1;
+        if (!status)
+            continue;
+        if (status >= 200 && status < 300) {
+            int fd = d->fd;
+            io_stop(&d->io);
+            timer_stop(&d->timer);
+            d->fd = -1;
+            over(d, fd);
+            return;
+        }
+        if (status > 0)
+            (void)snprintf(d->why, sizeof d->why, "the host's proxy answered %d", status);
+        else
+            (void)snprintf(d->why, sizeof d->why, "the host's proxy gave no answer that can be read");
+        next(d, ECONNREFUSED);
+        return;
+    }
+}
+static void ask(struct dial *d)
+{
+    auto_buf q = {0};
+    via_ask(&d->via, &d->ip[d->at], d->name, d->port, &q);
+    d->asked = true;
+    if (send(d->fd, q.p, q.n, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)q.n) { /* a fresh socket takes it whole */
+        next(d, errno);
+        return;
+    }
+    io_want(&d->io, IO_READ);
 }
 static void on_io(void *arg, int events)
 {
     struct dial *d = arg;
     (void)events;
+    if (d->asked) {
+        hear(d);
+        return;
+    }
     int err = sock_error(d->fd);
     if (err) {
         next(d, err);
+        return;
+    }
+    if (d->via.port) {
+        ask(d);
         return;
     }
     int fd = d->fd;
     io_stop(&d->io);
     timer_stop(&d->timer);
     d->fd = -1;
-    d->done(d->arg, fd, NULL);
+    over(d, fd);
 }
 static void on_time(void *arg)
 {
     struct dial *d = arg;
     if (d->fd < 0) /* nothing could be tried */
-        d->done(d->arg, -1, words(d->last));
+        over(d, -1);
     else
         next(d, ETIMEDOUT);
 }
 
-void dial_start(struct dial *d, struct loop *l)
+void dial_start(struct dial *d, struct loop *l, const struct vias *v)
 {
+    const struct via *via = via_for(v, d->name, &d->ip[0]);
+    if (via)
+        via_copy(&d->via, via);
     d->loop = l;
     d->at = 0;
     d->fd = -1;
@@ -117,4 +179,6 @@ void dial_cancel(struct dial *d)
         return;
     timer_stop(&d->timer);
     hang_up(d);
+    buf_free(&d->answer);
+    via_free(&d->via);
 }

@@ -213,6 +213,7 @@ void gate_free(struct gate *g)
     }
     hostaddr_free(g->host);
     resolver_free(g->resolver);
+    vias_free(&g->vias);
     tls_trust_free(g->trust);
     (void)close(g->log_dir);
     free(g->scratch);

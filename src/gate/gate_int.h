@@ -16,6 +16,7 @@
 #include "gate/link.h"
 #include "gate/log.h"
 #include "gate/policy.h"
+#include "gate/via.h"
 
 #define SCRATCH (256u * 1024) /* one read; shared, consumed before the next */
 #define SOCKS_MAX 16
@@ -67,6 +68,7 @@ struct gate {
     struct loop *loop;
     struct map boxes, groups, secrets;
     struct resolver *resolver;
+    struct vias vias; /* proxies of the host */
     struct hostaddr *host;
     struct tls_trust *trust;
     int log_dir;

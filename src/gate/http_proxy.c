@@ -301,6 +301,7 @@ static void dial_up(struct http_proxy *h)
     if (!h->dial.n)
         h->dial = (struct dial){.ip = {h->to.ip}, .n = 1};
     h->dial.port = h->to.port;
+    h->dial.name = str_of(h->to.name);
     h->dial.done = on_dialed;
     h->dial.arg = h;
     if (c->up >= 0) { /* dialed for CONNECT */
@@ -310,7 +311,7 @@ static void dial_up(struct http_proxy *h)
         on_dialed(h, fd, NULL);
         return;
     }
-    dial_start(&h->dial, c->g->loop);
+    dial_start(&h->dial, c->g->loop, &c->g->vias);
 }
 
 /* ---- bodies ---------------------------------------------------------------------------------------------------------------------- */

@@ -23,7 +23,7 @@ static void make_env(struct tool *t)
                                        "HTTPS_PROXY=", "NO_PROXY=",    "ALL_PROXY=",   "APT_CONFIG=",     "SSL_CERT_FILE=", "SSL_CERT_DIR=",
                                        "CURL_CA_BUNDLE=",
                                        "PIP_INDEX_URL=", "PIP_EXTRA_INDEX_URL=", "PIP_CONFIG_FILE=", "npm_config_registry=", "NPM_CONFIG_REGISTRY=", "NPM_CONFIG_USERCONFIG=",
-                                       "GIT_CONFIG_GLOBAL=", "GIT_CONFIG_SYSTEM="};
+                                       "GIT_CONFIG_GLOBAL=", "GIT_CONFIG_SYSTEM=", "PIP_PROXY=", "npm_config_proxy=", "npm_config_https_proxy="};
     int n = 0;
     t->env[n++] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     t->env[n++] = "HOME=/root";

@@ -76,6 +76,7 @@ class Outside:
             self.asked.clear()
             self.hits.clear()
             self.answer = None  # fn(name, type) -> list of (type, ttl, data) or None
+            self.proxy_says = 0
             self.site = None    # fn(method, path, headers, body) -> (type, bytes) or None: what the web servers answer instead
             self.zone = {"allowed.test": [self.ip()], "www.allowed.test": [self.ip()], "api.allowed.test": [self.ip()], "other.test": [self.ip(OTHER)],
                          "shared.test": [self.ip()], "private.test": ["10.0.0.1"], "metadata.test": ["169.254.169.254"], "loop.test": ["127.0.0.1"],
@@ -143,7 +144,7 @@ class Outside:
             self.s_dns = sock(socket.SOCK_DGRAM, DNS, 53)
             self.s_dns_tcp = sock(socket.SOCK_STREAM, DNS, 53)
             self.s_udp = [sock(socket.SOCK_DGRAM, WEB, 7777), sock(socket.SOCK_DGRAM, WEB, 443), sock(socket.SOCK_DGRAM, OTHER, 7777), sock(socket.SOCK_DGRAM, WEB, 7777, six=True)]
-            self.listeners = []
+            self.listeners = [(sock(socket.SOCK_STREAM, DNS, 3128), self._proxy)]
             for host in (WEB, OTHER):
                 self.listeners += [(sock(socket.SOCK_STREAM, host, 80), self._http), (sock(socket.SOCK_STREAM, host, 443), self._https),
                                    (sock(socket.SOCK_STREAM, host, 7), self._echo), (sock(socket.SOCK_STREAM, host, 8080), self._http),
@@ -244,6 +245,21 @@ class Outside:
             c.close()
         except OSError:
             pass
+
+    def _proxy(self, c, me):
+        """An HTTP proxy through which any address can be had: it leads to our own servers. o.proxy_says: a status that refuses."""
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            d = c.recv(1)
+            if not d:
+                return
+            head += d
+        self.hit(*me, head)
+        status = self.proxy_says or (200 if head.startswith(b"CONNECT ") else 405)
+        c.sendall(b"HTTP/1.1 %d said the proxy\r\nVia: it\r\n\r\n" % status)
+        if status == 200:
+            host, _, port = head.split()[1].decode().rpartition(":")
+            {80: self._http, 443: self._https}.get(int(port), self._echo)(c, (host, int(port)))
 
     def _echo(self, c, me):
         self.hit(*me, b"(connected)")
