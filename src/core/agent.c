@@ -12,8 +12,8 @@
 #define IN_CHUNK  (128 * 1024)
 #define IN_BUDGET (512 * 1024) /* per loop turn, so that one loud guest does not starve the others */
 #define SEND_MAX  32768        /* bytes per DATA frame towards the agent */
-#define PING_NS   (10 * NS_PER_S)
 #define SILENT_NS (40 * NS_PER_S)
+#define PINGS     4 /* looks within that time */
 
 struct call {
     struct list link;
@@ -40,7 +40,7 @@ struct agent {
     void (*sync_fn)(void *arg, const struct err *e);
     void *broken_arg, *sync_arg;
     struct timer ping;
-    int64_t heard_ns;
+    int64_t heard_ns, silent_ns;
     uint64_t bytes_in;
     bool broken, freed, reading, pinging, patient;
 };
@@ -68,6 +68,7 @@ struct agent *agent_new(struct loop *l, int fd, void (*broken)(void *arg, const 
     io_init(&a->io, l, fd, on_io, a);
     timer_init(&a->ping, l, on_ping, a);
     a->heard_ns = clock_mono();
+    a->silent_ns = SILENT_NS;
     return a;
 }
 
@@ -174,6 +175,7 @@ void agent_sync(struct agent *a, bool torn, void (*done)(void *arg, const struct
     flush(a);
 }
 
+void agent_silence(struct agent *a, int64_t ns) { a->silent_ns = ns; }
 void agent_patient(struct agent *a) { a->patient = true; }
 bool agent_synced(const struct agent *a) { return a->rd.epoch != 0; }
 struct loop *agent_loop(const struct agent *a) { return a->loop; }
@@ -202,7 +204,7 @@ struct call *agent_call(struct agent *a, enum agent_op op, const struct buf *bod
     list_add_tail(&a->bucket[c->stream % BUCKETS], &c->link);
     a->open++;
     if (!a->ping.armed && !a->patient)
-        timer_arm(&a->ping, PING_NS);
+        timer_arm(&a->ping, a->silent_ns / PINGS);
 
     auto_buf b = {0};
     buf_reserve(&b, n + 1);
@@ -416,7 +418,7 @@ static void on_ping(void *arg)
     if (a->broken)
         return;
     int64_t silent = clock_mono() - a->heard_ns;
-    if (silent > SILENT_NS && a->pinging) {
+    if (silent > a->silent_ns && a->pinging) {
         struct err e;
         err_set(&e, E_GUEST, "the sandbox's agent has not answered for %d s", (int)(silent / NS_PER_S));
         break_channel(a, &e);
@@ -424,9 +426,9 @@ static void on_ping(void *arg)
     }
     if (!a->open)
         return;
-    if (silent >= PING_NS && !a->pinging) {
+    if (silent >= a->silent_ns / PINGS && !a->pinging) {
         static const struct call_ops ops = {.done = ping_done};
         a->pinging = agent_call(a, OP_PING, NULL, &ops, a, NULL) != NULL;
     }
-    timer_arm(&a->ping, PING_NS);
+    timer_arm(&a->ping, a->silent_ns / PINGS);
 }

@@ -215,6 +215,12 @@ static void on_broken(void *arg, const struct err *why)
     ended(b, END_HOST_FAULT, why->msg, false);
 }
 
+static void open_channel(struct box *b, int fd)
+{
+    b->agent = agent_new(b->core->loop, fd, on_broken, b);
+    agent_silence(b->agent, b->core->cfg.agent_silent_s * NS_PER_S);
+}
+
 static void vm_lost(void *arg, struct vm *vm, const struct err *e)
 {
     (void)vm;
@@ -270,7 +276,7 @@ static void container_started(void *arg, const struct sp_rep *rep, int *fds, int
         return;
     }
     b->pidfd = take_fd(&fds[0]);
-    b->agent = agent_new(b->core->loop, take_fd(&fds[1]), on_broken, b);
+    open_channel(b, take_fd(&fds[1]));
     b->phase = BOX_WAITING;
     finish(b, NULL);
 }
@@ -320,7 +326,7 @@ static void vm_started(void *arg, struct vm *vm, const struct err *e)
     }
     b->vm = vm;
     vm_on_lost(vm, vm_lost, b);
-    b->agent = agent_new(b->core->loop, dup(vm_chan(vm)), on_broken, b);
+    open_channel(b, dup(vm_chan(vm)));
     b->phase = BOX_WAITING;
     finish(b, NULL);
 }
@@ -613,7 +619,7 @@ static void vm_adopted(void *arg, struct vm *vm, const struct err *e)
     b->vm = vm;
     b->restored = vm_run_state(vm) == VM_RUNNING;
     vm_on_lost(vm, vm_lost, b);
-    b->agent = agent_new(b->core->loop, dup(vm_chan(vm)), on_broken, b);
+    open_channel(b, dup(vm_chan(vm)));
     b->phase = BOX_LIVE;
     finish(b, NULL);
 }
@@ -638,7 +644,7 @@ static void attached(void *arg, const struct sp_rep *rep, int *fds, int nfds)
         return;
     }
     b->pidfd = take_fd(&fds[0]);
-    b->agent = agent_new(b->core->loop, take_fd(&fds[1]), on_broken, b);
+    open_channel(b, take_fd(&fds[1]));
     b->phase = BOX_LIVE;
     finish(b, NULL);
 }

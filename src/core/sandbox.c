@@ -657,7 +657,8 @@ int sandbox_create(struct core *c, const struct sandbox_spec *asked, sandbox_cb 
 {
     struct sandbox_spec fitted = *asked, *s = &fitted;
     struct snapshot *from = s->from;
-    if (from && snapshot_fit(from, s, e))
+    struct volume_mount mounts[VOLUMES_PER_SANDBOX];
+    if (from && (snapshot_fit(from, s, e) || (!s->boot && from->memory && snapshot_mounts(from, s, mounts, e))))
         return -1;
     struct template *t = template_find(c, s->template ? s->template : "base", e);
     enum tier tier = s->tier ? (enum tier)s->tier : (enum tier)c->cfg.default_tier;

@@ -124,7 +124,7 @@ static int begin(struct end *end, struct agent *a, enum agent_op op, const struc
     return end->call ? 0 : -1;
 }
 
-struct share *share_open(struct agent *vm, struct agent *keeper, const char *volume, const char *path, bool read_only, const struct share_ops *ops,
+struct share *share_open(struct agent *vm, struct agent *keeper, const char *volume, const char *path, unsigned flags, const struct share_ops *ops,
                          void *arg, struct err *e)
 {
     struct share *s = xcalloc(1, sizeof *s);
@@ -134,11 +134,11 @@ struct share *share_open(struct agent *vm, struct agent *keeper, const char *vol
     s->vm.other = &s->keeper, s->keeper.other = &s->vm;
     timer_init(&s->deadline, s->loop, on_deadline, s);
     rec_put_u64(&serve, T_CREDIT, WINDOW);
-    rec_put_u64(&serve, T_FLAGS, read_only ? SHARE_RO : 0);
+    rec_put_u64(&serve, T_FLAGS, flags & SHARE_RO);
     rec_put_str(&share, T_PATH, path);
     rec_put_str(&share, T_NAME, volume);
     rec_put_u64(&share, T_CREDIT, WINDOW);
-    rec_put_u64(&share, T_FLAGS, read_only ? SHARE_RO : 0);
+    rec_put_u64(&share, T_FLAGS, flags);
     if (begin(&s->keeper, keeper, OP_SERVE, &serve, e) || begin(&s->vm, vm, OP_SHARE, &share, e)) {
         share_close(s);
         return NULL;

@@ -13,6 +13,7 @@ struct share_ops {
     void (*up)(void *arg);                        /* it is mounted and served */
     void (*down)(void *arg, const struct err *e); /* last; before up: it did not work. The share is gone. */
 };
-struct share *share_open(struct agent *vm, struct agent *keeper, const char *volume, const char *path, bool read_only, const struct share_ops *ops,
+/* flags: SHARE_* */
+struct share *share_open(struct agent *vm, struct agent *keeper, const char *volume, const char *path, unsigned flags, const struct share_ops *ops,
                          void *arg, struct err *e);
 void share_close(struct share *s); /* no callback after this; the mount stays, whoever uses it waits */

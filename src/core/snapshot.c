@@ -60,7 +60,7 @@ static char *to_json(const struct snapshot *s)
 {
     struct buf b = {0};
     struct jw w;
-    auto_free char *env = kv_to_json(&s->env), *options = kv_to_json(&s->options);
+    auto_free char *env = kv_to_json(&s->env), *options = kv_to_json(&s->options), *volumes = kv_to_json(&s->volumes);
     jw_init(&w, &b);
     jw_obj(&w);
     jw_kv_str(&w, "sandbox", s->sandbox);
@@ -81,6 +81,7 @@ static char *to_json(const struct snapshot *s)
     jw_kv_i64(&w, "downtime_ns", s->downtime_ns);
     jw_kv_raw(&w, "env", str_of(env));
     jw_kv_raw(&w, "options", str_of(options));
+    jw_kv_raw(&w, "volumes", str_of(volumes));
     jw_end(&w);
     return buf_take(&b);
 }
@@ -126,7 +127,7 @@ static int from_json(struct snapshot *s, const char *text, struct err *e)
         json_i64(j, "disk_mib", 1, UINT32_MAX, 1, &disk, e) || json_i64(j, "generation", 0, INT64_MAX, 0, &generation, e) ||
         json_i64(j, "expires_ns", 0, INT64_MAX, 0, &s->expires_ns, e) || json_i64(j, "memory_bytes", 0, INT64_MAX, 0, &mem_bytes, e) ||
         json_i64(j, "disk_bytes", 0, INT64_MAX, 0, &disk_bytes, e) || json_i64(j, "downtime_ns", 0, INT64_MAX, 0, &s->downtime_ns, e) ||
-        get_kv(j, "env", &s->env, e) || get_kv(j, "options", &s->options, e))
+        get_kv(j, "env", &s->env, e) || get_kv(j, "options", &s->options, e) || get_kv(j, "volumes", &s->volumes, e))
         return -1;
     if (tier_parse(tier.p, &s->tier))
         return err_set(e, E_INVALID, "tier: unknown");
@@ -141,7 +142,7 @@ static int from_json(struct snapshot *s, const char *text, struct err *e)
 static void snapshot_free(struct snapshot *s)
 {
     free(s->name), free(s->template_name);
-    kv_free(&s->env), kv_free(&s->options);
+    kv_free(&s->env), kv_free(&s->options), kv_free(&s->volumes);
     free(s);
 }
 
@@ -179,6 +180,8 @@ struct snapshot *snapshot_new(struct sandbox *sb, const struct snapshot_spec *ho
     s->expires_ns = how->expires_s ? s->created_ns + (int64_t)how->expires_s * NS_PER_S : 0;
     kv_copy(&s->env, &sb->env);
     kv_copy(&s->options, &how->options);
+    if (s->memory)
+        snapshot_note_volumes(s, sb);
     map_set(&c->snapshots, s->id, s);
     use_template(s, 1);
     return s;

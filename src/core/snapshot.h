@@ -38,6 +38,7 @@ struct snapshot {
     int64_t downtime_ns;              /* how long its sandbox stood still for it */
     struct kv env;                    /* what its sandbox was created with */
     struct kv options;                /* a dialect's own */
+    struct kv volumes;                /* with memory: those mounted in it; path -> how, and id (snapshot_volumes.c) */
 };
 typedef void snapshot_cb(void *arg, struct snapshot *s /* NULL on error */, const struct err *e);
 
@@ -73,6 +74,10 @@ const char *sandbox_coming_base(const struct sandbox *sb); /* the snapshot it is
 /* Fits it what the caller asks for? Fills what he left open. */
 int snapshot_fit(const struct snapshot *s, struct sandbox_spec *spec, struct err *e);
 
+/* With memory: the volumes that are mounted in it are added to those asked for, or this is refused. ret: what spec then has. */
+struct volume_mount;
+int snapshot_mounts(const struct snapshot *s, struct sandbox_spec *spec, struct volume_mount *ret, struct err *e);
+
 /* -- for core.c, recover.c, sandbox.c -- */
 int snapshots_load(struct core *c, struct err *e);   /* after sandboxes and templates */
 void snapshots_recover(struct core *c);              /* after adoption */
@@ -81,6 +86,7 @@ void snapshots_free(struct core *c);
 
 /* -- of snapshot.c and snapshot_take.c alone -- */
 struct snapshot *snapshot_new(struct sandbox *sb, const struct snapshot_spec *how);
+void snapshot_note_volumes(struct snapshot *s, const struct sandbox *sb);
 void snapshot_store(struct snapshot *s, void (*done)(void *arg, const struct err *e), void *arg);
 void snapshot_forget(struct snapshot *s); /* it did not come to be */
 void snapshot_made(struct snapshot *s, uint32_t keep_last);

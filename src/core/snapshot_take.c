@@ -451,8 +451,6 @@ static int check(struct sandbox *sb, struct snapshot_spec *how, struct err *e)
     if (without && how->memory_wanted)
         return err_set(e, E_CONFLICT, "sandbox %s was paused without its memory: memory: false, or resume it first", sb->id);
     how->files_only |= sb->tier == TIER_CONTAINER || without;
-    if (!how->files_only && !list_empty(&sb->attachments))
-        return err_set(e, E_UNSUPPORTED, "a VM that has volumes can only be copied without its memory (memory: false)");
     if (how->name && !name_ok(str_of(how->name)))
         return err_set(e, E_INVALID, "name: must match [a-z0-9][a-z0-9-]{0,62}");
     for (size_t i = 0; how->name && (en = map_next(&sb->core->snapshots, &i));) {

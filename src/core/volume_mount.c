@@ -11,6 +11,7 @@
 #include "core/volume_int.h"
 #include "spawn/client.h"
 #include "store/store.h"
+#include "wire/msg.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -269,7 +270,8 @@ static int share_begin(struct attachment *a, struct agent *keeper, struct err *e
     struct box *b = a->sandbox->box;
     if (!b->volumes)
         return err_set(e, E_UNAVAILABLE, "the sandbox's channel for volumes is not open");
-    a->share = share_open(b->volumes, keeper, a->volume->name, a->path, a->read_only, &ops, a, e);
+    unsigned flags = (a->read_only ? SHARE_RO : 0u) | (a->sandbox->state == SB_CREATING ? SHARE_THAW : 0u);
+    a->share = share_open(b->volumes, keeper, a->volume->name, a->path, flags, &ops, a, e);
     return a->share ? 0 : -1;
 }
 

@@ -14,12 +14,15 @@
 #include "wire/share.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <linux/fuse.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 
 #define WINDOW     (512u << 10)
 #define MOUNTS_MAX 64
@@ -161,9 +164,18 @@ static void share_drop(struct agent *a, struct stream *s)
 static const struct stream_ops share_ops = {.data = share_data, .run = share_run, .drop = share_drop};
 
 /* ---- mounting ---- */
-static int make_place(const char *path, struct err *e)
+
+/* The place is made if it is not there. That writes to the root, which is frozen in a machine that comes back from disk: a
+ * resume must not, and fails; one that is made of a snapshot may have it thawed. User processes stay frozen. */
+static int make_place(const char *path, bool thaw, struct err *e)
 {
     char part[PATH_LIMIT];
+    struct stat st;
+    if (!stat(path, &st) && S_ISDIR(st.st_mode))
+        return 0;
+    auto_fd root = thaw ? open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (root >= 0)
+        (void)ioctl(root, FITHAW, 0); /* EINVAL: was not frozen */
     for (size_t n = 0; path[n];) {
         n += 1 + strcspn(path + n + 1, "/");
         memcpy(part, path, n);
@@ -186,13 +198,13 @@ static int mount_fuse(struct share *h, bool read_only, struct err *e)
     return 0;
 }
 
-static struct share *share_new(struct agent *a, const char *path, const char *name, bool read_only, struct err *e)
+static struct share *share_new(struct agent *a, const char *path, const char *name, uint64_t flags, struct err *e)
 {
     if (a->nshares >= MOUNTS_MAX) {
         err_set(e, E_QUOTA, "at most %d volumes", MOUNTS_MAX);
         return NULL;
     }
-    if (make_place(path, e))
+    if (make_place(path, flags & SHARE_THAW, e))
         return NULL;
     struct share *h = xcalloc(1, sizeof *h);
     h->path = xstrdup(path), h->name = xstrdup(name);
@@ -200,7 +212,7 @@ static struct share *share_new(struct agent *a, const char *path, const char *na
     fuse_init(&h->fuse, to_kernel, h);
     list_add_tail(&a->shares, &h->link);
     a->nshares++;
-    if (mount_fuse(h, read_only, e)) {
+    if (mount_fuse(h, flags & SHARE_RO, e)) {
         share_free(a, h);
         return NULL;
     }
@@ -228,7 +240,7 @@ static struct share *wanted(const struct req *q, struct err *e)
         err_set(e, E_CONFLICT, "another volume is mounted at '%.150s'", path);
         return NULL;
     }
-    return h ? h : share_new(q->a, path, name, rec_u64_or(q->rec, T_FLAGS, 0) & SHARE_RO, e);
+    return h ? h : share_new(q->a, path, name, rec_u64_or(q->rec, T_FLAGS, 0), e);
 }
 
 void shares_fini(struct agent *a)

@@ -45,7 +45,8 @@ int server_home_open(struct server *s, int flags, struct err *e, const char *fmt
     va_start(ap, fmt);
     (void)vsnprintf(path, sizeof path, fmt, ap);
     va_end(ap);
-    int fd = sys_openat2(s->home_fd, path, (uint64_t)(unsigned)flags, RESOLVE_BENEATH_ | RESOLVE_NO_SYMLINKS_);
+    /* the daemon owns most of its home: a pipe put there must not make us wait for somebody to open its other end */
+    int fd = sys_openat2(s->home_fd, path, (uint64_t)(unsigned)(flags | O_NONBLOCK), RESOLVE_BENEATH_ | RESOLVE_NO_SYMLINKS_);
     struct stat st;
     if (fd < 0)
         return err_sys(e, errno, "%s", path);

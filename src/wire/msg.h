@@ -69,7 +69,7 @@ enum agent_op {
     /* Volumes; the bytes both ways are those of wire/share.h, as DATA(CH_TUNNEL). Either ends with FR_CANCEL.
      * Before OP_CONFIGURE as well. */
     OP_SERVE,     /* keeper: T_CREDIT, [T_FLAGS: SHARE_RO] -> EV_STARTED; requests in, replies out */
-    OP_SHARE,     /* vm, on its channel for volumes: T_PATH, T_NAME (the volume), T_CREDIT, [T_FLAGS: SHARE_RO] -> EV_STARTED once it is mounted
+    OP_SHARE,     /* vm, on its channel for volumes: T_PATH, T_NAME (the volume), T_CREDIT, [T_FLAGS: SHARE_*] -> EV_STARTED once it is mounted
                    * there, or was before and goes on; requests out, replies in */
     OP_MAX
 };
@@ -94,7 +94,7 @@ enum { FILE_PARENTS = 1, FILE_RECURSIVE = 2, FILE_APPEND = 4, FILE_EXCL = 8, FIL
 enum { WATCH_RECURSIVE = 1, WATCH_ENTRY = 2 };
 enum { STAT_REMOTE = 1 /* on a network or FUSE file system, links followed */ };
 enum { SYNC_DROP = 1 };
-enum { SHARE_RO = 1 };
+enum { SHARE_RO = 1, SHARE_THAW = 2 /* it is made of a snapshot and will not go back: its root may be written to for the place */ };
 enum { FREEZE_USER_ONLY = 1 /* memory is saved with the disk: file systems are synced, not frozen */,
        FREEZE_QUICK = 2 /* not even synced: memory stays where it is (standby) */ };
 

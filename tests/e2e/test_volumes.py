@@ -3,6 +3,7 @@ import os
 import threading
 
 from hutchtest import *
+from keeper import background, told
 
 BOTH = ("vm", "container")
 
@@ -227,6 +228,54 @@ def survives_a_power_cut(t):
     equal(new.ok("wc -l < /data/synced; touch /data/new"), "5000\n")
     new.kill()
     t.c.delete("/v1/volumes/data")  # the failed sandbox does not hold it
+
+
+HOLDER = r"""
+import os, sys
+held = open("/data/held", "w+")
+held.write("held")
+held.flush()
+folder = os.open("/data", os.O_RDONLY)
+print("ready", flush=True)
+for line in sys.stdin:
+    open(os.open(line.strip(), os.O_CREAT | os.O_WRONLY, dir_fd=folder), "w").write(line)
+    held.seek(0)
+    print(held.read(), *sorted(os.listdir(folder)), flush=True)
+"""
+
+
+@tiers("vm")
+@timeout(180)
+def copied_with_its_memory(t):
+    """A process with a file of the volume open is copied: everybody's goes on, on the one volume."""
+    v = volume(t)
+    volume(t, "other")
+    box = t.box(volumes=mounts(("data", "/data", False)))
+    pid = background(box, "holder", HOLDER, user="root")
+    equal(told(box, pid, "1"), "held 1 held")
+    (kid,) = t.fork(box)[1]
+    equal(told(kid, pid, "2"), "held 1 2 held")
+    equal(told(box, pid, "3"), "held 1 2 3 held")
+    equal([(x["volume_id"], x["path"], x["read_only"]) for x in kid.info()["volumes"]], [(v["id"], "/data", False)])
+    box.pause()
+    t.snapshot(box, name="s")
+    made = t.create(snapshot="s", volumes=mounts(("other", "/more", False)))
+    equal(sorted((x["name"], x["path"]) for x in made.info()["volumes"]), [("data", "/data"), ("other", "/more")], "its own come along")
+    equal(told(made, pid, "4"), "held 1 2 3 4 held")
+    equal(made.ok("sudo sh -c 'echo x > /more/x'; cat /more/x; ls /data"), "x\n1\n2\n3\n4\nheld\n")
+    box.resume()
+    equal(told(box, pid, "5"), "held 1 2 3 4 5 held")
+    equal(Content(t).names(), ["/1", "/2", "/3", "/4", "/5", "/held"])
+    # What is mounted in its memory cannot be something else.
+    for wrong in (("other", "/data", False), ("data", "/data", True)):
+        contains(refuses("invalid", t.create, snapshot="s", volumes=mounts(wrong)).message, "memory of the snapshot")
+    files = t.create(snapshot="s", memory=False, deadline=120)
+    equal((files.info()["volumes"], files.ok("ls /data")), ([], ""))
+    for b in (box, kid, made):
+        b.kill()
+    t.c.delete("/v1/volumes/data")
+    contains(refuses("conflict", t.create, snapshot="s").message, "gone")
+    volume(t)
 
 
 @plain

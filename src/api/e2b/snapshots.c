@@ -259,6 +259,11 @@ static void on_fork(struct http_stream *s, void *a, const char *p, size_t n)
         e2b_fail(s, &e);
         return;
     }
+    if (sb->state == SB_PAUSED) { /* E2B forks what runs */
+        err_set(&e, E_CONFLICT, "sandbox %s is paused: connect to it first", sb->id);
+        e2b_fail(s, &e);
+        return;
+    }
     how.count = (unsigned)count;
     struct req *r = req_new(a, s, sizeof *r, NULL);
     req_watch(r);
