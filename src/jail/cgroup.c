@@ -169,27 +169,49 @@ int cgroup_host_sweep(struct cgroup_host *h, struct err *e)
     return err_set(e, E_CONFLICT, "%d control groups of an earlier life cannot be removed", left);
 }
 
-int cgroup_make(const struct cgroup_host *h, const char *name, const struct cgroup_limit *l, struct cgroup *ret, struct err *e)
+static int make_dir(int parent, const char *name, int *ret, struct err *e)
+{
+    if (parent < 0)
+        return 0;
+    if ((mkdirat(parent, name, 0755) < 0 && errno != EEXIST) || (*ret = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
+        return err_sys(e, errno, "cgroup %s", name);
+    return 0;
+}
+
+int cgroup_begin(const struct cgroup_host *h, const char *v2_name, struct cgroup *ret, struct err *e)
 {
     struct cgroup g = CGROUP_NONE;
-    if (strlen(name) >= sizeof g.name)
+    if (strlen(v2_name) >= sizeof g.v2_name)
         return err_set(e, E_INVALID, "cgroup name too long");
-    memcpy(g.name, name, strlen(name) + 1);
+    memcpy(g.v2_name, v2_name, strlen(v2_name) + 1);
     g.live = true;
-    for (int i = 0; i <= CG_TREES; i++) {
-        int dir = i < CG_TREES ? h->tree[i] : h->v2, *to = i < CG_TREES ? &g.tree[i] : &g.v2;
-        if (dir < 0)
-            continue;
-        if ((mkdirat(dir, name, 0755) < 0 && errno != EEXIST) || (*to = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0) {
-            (void)err_sys(e, errno, "cgroup %s", name);
-            (void)cgroup_remove(h, &g);
-            return -1;
-        }
-    }
-    if (cgroup_set(h, &g, l, e)) {
+    int rc = make_dir(h->v2, v2_name, &g.v2, e);
+    if (rc)
         (void)cgroup_remove(h, &g);
+    *ret = g;
+    return rc;
+}
+
+int cgroup_finish(const struct cgroup_host *h, const char *name, const struct cgroup_limit *l, struct cgroup *g, struct err *e)
+{
+    if (strlen(name) >= sizeof g->name)
+        return err_set(e, E_INVALID, "cgroup name too long");
+    memcpy(g->name, name, strlen(name) + 1);
+    int rc = 0;
+    for (int i = 0; i < CG_TREES && !rc; i++)
+        rc = make_dir(h->tree[i], name, &g->tree[i], e);
+    if (rc || (h->version == 1 ? cg1_limit(g, l, true, e) : cg2_limit(g, l, e))) {
+        (void)cgroup_remove(h, g);
         return -1;
     }
+    return 0;
+}
+
+int cgroup_make(const struct cgroup_host *h, const char *name, const struct cgroup_limit *l, struct cgroup *ret, struct err *e)
+{
+    struct cgroup g;
+    if (cgroup_begin(h, name, &g, e) || cgroup_finish(h, name, l, &g, e))
+        return -1;
     *ret = g;
     return 0;
 }
@@ -223,7 +245,7 @@ int cgroup_join(const int *fd, int n, struct err *e)
 
 int cgroup_set(const struct cgroup_host *h, const struct cgroup *g, const struct cgroup_limit *l, struct err *e)
 {
-    return h->version == 1 ? cg1_limit(g, l, e) : cg2_limit(g, l, e);
+    return h->version == 1 ? cg1_limit(g, l, false, e) : cg2_limit(g, l, e);
 }
 
 int cgroup_freeze(const struct cgroup *g, bool on, struct err *e)
@@ -253,7 +275,8 @@ int cgroup_remove(const struct cgroup_host *h, struct cgroup *g)
         if (*fd >= 0)
             (void)close(*fd);
         *fd = -1;
-        if (dir >= 0 && g->live && unlinkat(dir, g->name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+        const char *name = i < CG_TREES ? g->name : g->v2_name;
+        if (dir >= 0 && g->live && *name && unlinkat(dir, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
             busy = 1;
     }
     g->live = busy;

@@ -34,6 +34,7 @@ struct cgroup {
     char name[CG_NAME];
     int tree[CG_TREES];   /* -1: none */
     int v2;
+    char v2_name[CG_NAME]; /* another one if its first process was born before anybody knew the name */
     bool live;            /* directories exist */
 };
 #define CGROUP_NONE ((struct cgroup){.tree = {-1, -1, -1, -1, -1}, .v2 = -1})
@@ -46,6 +47,10 @@ void cgroup_host_close(struct cgroup_host *h, bool remove);
 
 int cgroup_make(const struct cgroup_host *h, const char *name, const struct cgroup_limit *l, struct cgroup *ret, struct err *e)
     __attribute__((warn_unused_result));
+/* In two parts, for a process that is born (in cgroup2, if there is one) before its name and limits are known. */
+int cgroup_begin(const struct cgroup_host *h, const char *v2_name, struct cgroup *ret, struct err *e) __attribute__((warn_unused_result));
+int cgroup_finish(const struct cgroup_host *h, const char *name, const struct cgroup_limit *l, struct cgroup *g, struct err *e)
+    __attribute__((warn_unused_result)); /* a failure removes what can be removed */
 int cgroup_join_fds(const struct cgroup *g, int fd[CG_TREES], struct err *e) __attribute__((warn_unused_result)); /* -> count; for the child to write "0" to, then close */
 int cgroup_join(const int *fd, int n, struct err *e) __attribute__((warn_unused_result));                        /* in the child */
 int cgroup_set(const struct cgroup_host *h, const struct cgroup *g, const struct cgroup_limit *l, struct err *e) __attribute__((warn_unused_result));
@@ -57,7 +62,7 @@ int cgroup_remove(const struct cgroup_host *h, struct cgroup *g);
 
 /* ---- the two generations; only cgroup.c calls these ---- */
 int cg1_host_open(struct cgroup_host *h, const char *mountinfo_text, struct err *e);
-int cg1_limit(const struct cgroup *g, const struct cgroup_limit *l, struct err *e);
+int cg1_limit(const struct cgroup *g, const struct cgroup_limit *l, bool fresh, struct err *e); /* fresh: all are at their defaults */
 void cg1_usage(const struct cgroup *g, struct cgroup_usage *ret);
 int cg1_freeze(const struct cgroup *g, bool on, struct err *e);
 int cg1_kill(const struct cgroup *g, struct err *e);

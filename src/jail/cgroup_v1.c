@@ -41,29 +41,31 @@ static int dir_of(const struct cgroup *g, enum cg_tree t)
     return t == CG_CPUACCT && g->tree[t] < 0 ? g->tree[CG_CPU] : g->tree[t];
 }
 
-static int set_memory(int dir, uint64_t bytes, struct err *e)
+static int set_memory(int dir, uint64_t bytes, bool fresh, struct err *e)
 {
     char v[24] = "-1";
     if (bytes)
         (void)snprintf(v, sizeof v, "%llu", (unsigned long long)bytes);
     /* memsw must never be below memory: growing needs it first, shrinking last. ENOENT: kernel without swap accounting. */
-    (void)cg_write(dir, "memory.memsw.limit_in_bytes", v);
+    if (!fresh)
+        (void)cg_write(dir, "memory.memsw.limit_in_bytes", v);
     int sys = cg_write(dir, "memory.limit_in_bytes", v);
     (void)cg_write(dir, "memory.memsw.limit_in_bytes", v);
     return sys ? err_sys(e, sys, "memory limit") : 0;
 }
 
-int cg1_limit(const struct cgroup *g, const struct cgroup_limit *l, struct err *e)
+int cg1_limit(const struct cgroup *g, const struct cgroup_limit *l, bool fresh, struct err *e)
 {
     char quota[24] = "-1", pids[16] = "max";
     int sys;
-    if (set_memory(g->tree[CG_MEMORY], l->memory_bytes, e))
+    if (set_memory(g->tree[CG_MEMORY], l->memory_bytes, fresh, e))
         return -1;
     if (l->cpu_millis)
         (void)snprintf(quota, sizeof quota, "%llu", (unsigned long long)l->cpu_millis * 100);
     if ((sys = cg_write(g->tree[CG_CPU], "cpu.cfs_quota_us", quota))) /* of the default period, 100 ms */
         return err_sys(e, sys, "cpu limit");
-    (void)cg_write(g->tree[CG_CPU], "cpu.shares", l->low_priority ? "16" : "1024"); /* a preference, not a limit */
+    if (!fresh || l->low_priority)
+        (void)cg_write(g->tree[CG_CPU], "cpu.shares", l->low_priority ? "16" : "1024"); /* a preference, not a limit */
     if (l->pids_max)
         (void)snprintf(pids, sizeof pids, "%u", l->pids_max);
     if ((sys = cg_write(g->tree[CG_PIDS], "pids.max", pids)))

@@ -7,6 +7,7 @@
 #include "jail/sys.h"
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -71,7 +72,7 @@ static int s_cgroup_ns(struct jail *j, struct err *e)
     return sys_unshare(NS_CGROUP) < 0 ? err_sys(e, errno, "unshare") : 0;
 }
 
-static int s_hostname(struct jail *j, struct err *e) { return ns_hostname(j->hostname ? j->hostname : "hutch", e); }
+static int s_hostname(struct jail *j, struct err *e) { return ns_hostname(j->kind == JAIL_BOX ? j->box.hostname : j->hostname ? j->hostname : "hutch", e); }
 
 static int s_wait_go(struct jail *j, struct err *e)
 {
@@ -80,7 +81,7 @@ static int s_wait_go(struct jail *j, struct err *e)
     if (fd_recv(j->sync, &c, 1, fds, &n, 0) != 1 || n < 1)
         return err_set(e, E_INTERNAL, "the parent gave up");
     j->root = fds[0];
-    if (j->kind == JAIL_BOX || j->kind == JAIL_ISOLATE)
+    if (j->kind == JAIL_ISOLATE)
         j->dev = fds[1];
     else if (j->kind == JAIL_UNTAR)
         j->out = fds[1];
@@ -91,6 +92,42 @@ static int s_wait_go(struct jail *j, struct err *e)
     }
     j->tools = fds[2];
     return 0;
+}
+
+/* What only the child's own ids had to be there for. */
+static int s_wait_ids(struct jail *j, struct err *e)
+{
+    int n = 1;
+    char c;
+    if (fd_recv(j->sync, &c, 1, &j->dev, &n, 0) != 1 || n != 1)
+        return err_set(e, E_INTERNAL, "the parent gave up");
+    return 0;
+}
+
+/* Out of the way of the numbers that descriptors are placed at. */
+static int lift(int *fd, struct err *e)
+{
+    int up = fcntl(*fd, F_DUPFD_CLOEXEC, JAIL_LOW_FDS);
+    if (up < 0)
+        return err_sys(e, errno, "descriptor %d", *fd);
+    (void)close(*fd);
+    *fd = up;
+    return 0;
+}
+
+static int s_wait_box(struct jail *j, struct err *e)
+{
+    int fds[JAIL_BOX_FDS + CG_TREES], n = JAIL_BOX_FDS + CG_TREES;
+    if (fd_recv(j->sync, &j->box, sizeof j->box, fds, &n, 0) != (ssize_t)sizeof j->box || n < JAIL_BOX_FDS)
+        return err_set(e, E_INTERNAL, "the parent gave up");
+    j->root = fds[JAIL_BOX_ROOT];
+    j->exec_fd = fds[JAIL_BOX_EXEC];
+    j->place[0].from = fds[JAIL_BOX_STDERR], j->place[0].to = 2;
+    j->place[1].from = fds[JAIL_BOX_CHANNEL], j->place[1].to = JAIL_CHANNEL_FD;
+    j->nplace = 2;
+    for (j->njoin = 0; JAIL_BOX_FDS + j->njoin < n; j->njoin++)
+        j->join[j->njoin] = fds[JAIL_BOX_FDS + j->njoin];
+    return lift(&j->sync, e) || lift(&j->exec_fd, e) || lift(&j->place[0].from, e) || lift(&j->place[1].from, e) ? -1 : 0;
 }
 
 /* do not reorder: new proc and sysfs instances need the old ones still visible; the root must be attached while the
@@ -106,8 +143,6 @@ static int s_make_proc(struct jail *j, struct err *e)
 
 static int s_make_sys(struct jail *j, struct err *e)
 {
-    if (j->kind != JAIL_BOX)
-        return 0;
     j->sys = mount_fs("sysfs", NULL, MATTR_RDONLY | MATTR_NOSUID | MATTR_NODEV | MATTR_NOEXEC, e);
     return j->sys < 0 ? -1 : 0;
 }
@@ -115,51 +150,69 @@ static int s_make_sys(struct jail *j, struct err *e)
 static int s_pivot(struct jail *j, struct err *e) { return mount_pivot(j->root, j->attach_at, e); }
 static int s_ids(struct jail *j, struct err *e) { return privs_ids(prof(j)->run_as, prof(j)->run_as, e); }
 
+/* While we still are the outer root: the place is closed to everybody else. */
+static int s_find_place(struct jail *j, struct err *e)
+{
+    j->at = open(j->attach_at, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return j->at < 0 ? err_sys(e, errno, "place of the new root") : 0;
+}
+
+static int s_make_pts(struct jail *j, struct err *e)
+{
+    static const char *const pts[] = {"newinstance", NULL, "ptmxmode", "0666", "mode", "0620", "gid", "5", NULL};
+    j->pts = mount_fs("devpts", pts, MATTR_NOSUID | MATTR_NOEXEC, e);
+    return j->pts < 0 ? -1 : 0;
+}
+
+/* Over the host's own in this namespace: what hides parts of them needs them to be in a mount tree. */
+static int s_cover(struct jail *j, struct err *e)
+{
+    return mount_put(j->proc, AT_FDCWD, "proc", e) || mount_put(j->sys, AT_FDCWD, "sys", e) || mount_put(j->dev, AT_FDCWD, "dev", e) ||
+           mount_put(j->pts, AT_FDCWD, "dev/pts", e);
+}
+
+/* They move with what hides parts of them, before the old tree and everything in it is let go. */
+static int s_new_root(struct jail *j, struct err *e)
+{
+    return mount_move(j->root, j->at, "", e) || mount_put(j->proc, j->root, "proc", e) || mount_put(j->sys, j->root, "sys", e) ||
+           mount_put(j->dev, j->root, "dev", e) || mount_enter(j->root, e);
+}
+
 static int s_make_tmp(struct jail *j, struct err *e)
 {
-    const char *const pts[] = {"newinstance", NULL, "ptmxmode", "0666", "mode", "0620", "gid", "5", NULL};
-    const char *const shm[] = {"mode", "1777", "size", j->shm_size, "source", "shm", NULL};
+    const char *const shm[] = {"mode", "1777", "size", j->box.shm_size, "source", "shm", NULL};
     const char *const run[] = {"mode", "0755", "size", j->run_size, "nr_inodes", "16384", "source", "run", NULL};
-    if (j->kind != JAIL_BOX)
-        return 0;
-    if ((j->pts = mount_fs("devpts", pts, MATTR_NOSUID | MATTR_NOEXEC, e)) < 0 ||
-        (j->shm = mount_fs("tmpfs", shm, MATTR_NOSUID | MATTR_NODEV, e)) < 0 ||
-        (j->run = mount_fs("tmpfs", run, MATTR_NOSUID | MATTR_NODEV, e)) < 0)
-        return -1;
-    return 0;
+    auto_fd s = mount_fs("tmpfs", shm, MATTR_NOSUID | MATTR_NODEV, e);
+    auto_fd r = s < 0 ? -1 : mount_fs("tmpfs", run, MATTR_NOSUID | MATTR_NODEV, e);
+    return r < 0 || mount_put(s, AT_FDCWD, "dev/shm", e) || mount_put(r, AT_FDCWD, "run", e) ? -1 : 0;
 }
 
 static int s_place_mounts(struct jail *j, struct err *e)
 {
     if (j->kind == JAIL_KEEPER)
         return 0;
-    if (mount_put(j->proc, "proc", e))
+    if (mount_put(j->proc, AT_FDCWD, "proc", e))
         return -1;
-    if (j->kind == JAIL_UNTAR && mount_put(j->out, "out", e))
+    if (j->kind == JAIL_UNTAR && mount_put(j->out, AT_FDCWD, "out", e))
         return -1;
-    if (j->kind == JAIL_ISOLATE && (mount_put(j->dev, "dev", e) || mount_put(j->tools, "run", e)))
-        return -1;
-    if (j->kind != JAIL_BOX)
-        return 0;
-    if (mount_put(j->sys, "sys", e) || mount_put(j->dev, "dev", e) || mount_put(j->pts, "dev/pts", e) || mount_put(j->shm, "dev/shm", e) ||
-        mount_put(j->run, "run", e))
+    if (j->kind == JAIL_ISOLATE && (mount_put(j->dev, AT_FDCWD, "dev", e) || mount_put(j->tools, AT_FDCWD, "run", e)))
         return -1;
     return 0;
 }
 
 /* The kernel keeps one boot id for all; a box reads its own, made per box, through a read-only file bound over it. The
  * file is then unlinked and so out of reach by any name. */
-static int bind_boot_id(const char *text, struct err *e)
+static int s_boot_id(struct jail *j, struct err *e)
 {
     static const char tmp[] = "/run/.boot_id";
     auto_fd fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
-    if (fd < 0 || !fd_write_all(fd, text, strlen(text)))
-        return err_sys(e, errno, "boot id");
+    if (fd < 0 || !fd_write_all(fd, j->box.boot_id, strlen(j->box.boot_id)))
+        return err_sys(e, errno, "file");
     auto_fd m = mount_clone(AT_FDCWD, tmp, false, e);
     if (m < 0 || mount_attr(m, MATTR_RDONLY | MATTR_NOSUID | MATTR_NODEV | MATTR_NOEXEC, false, e) ||
         mount_move(m, AT_FDCWD, "/proc/sys/kernel/random/boot_id", e))
-        return err_wrap(e, "boot id");
-    return unlink(tmp) < 0 ? err_sys(e, errno, "boot id") : 0;
+        return -1;
+    return unlink(tmp) < 0 ? err_sys(e, errno, "file") : 0;
 }
 
 static int s_hide(struct jail *j, struct err *e)
@@ -171,22 +224,24 @@ static int s_hide(struct jail *j, struct err *e)
                                          "sys/block", "sys/class/block", "sys/dev", "sys/devices/virtual/block", "sys/fs/ext4",
                                          "sys/firmware", "sys/module", "sys/power", "sys/kernel/slab", "sys/kernel/security"};
     static const char *const read_only[] = {"proc/sys", "proc/irq", "proc/bus", "proc/fs"};
-    if (j->kind != JAIL_BOX)
-        return 0;
+    (void)j;
     const char *const o[] = {"size", "4k", "nr_inodes", "1", "mode", "0555", "source", "none", NULL};
     auto_fd empty = mount_fs("tmpfs", o, MATTR_RDONLY | MATTR_NOSUID | MATTR_NODEV | MATTR_NOEXEC, e);
     if (empty < 0)
         return -1;
     /* /proc/driver takes the mount itself, the others clones of it, which need it to be in a mount tree */
-    if (mount_put(empty, "proc/driver", e))
+    if (mount_put(empty, AT_FDCWD, "proc/driver", e))
         return -1;
+    auto_fd top = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (top < 0)
+        return err_sys(e, errno, "/");
     for (unsigned i = 0; i < sizeof masked / sizeof *masked; i++)
-        if (mount_mask(masked[i], empty, e))
+        if (mount_mask(top, masked[i], empty, e))
             return -1;
     for (unsigned i = 0; i < sizeof read_only / sizeof *read_only; i++)
-        if (mount_ro(read_only[i], e))
+        if (mount_ro(top, read_only[i], e))
             return -1;
-    return bind_boot_id(j->boot_id, e);
+    return 0;
 }
 
 static int s_limits(struct jail *j, struct err *e) { return privs_limits(prof(j)->nofile, 8u << 20, e); }
@@ -223,8 +278,8 @@ static int s_place_fds(struct jail *j, struct err *e)
 
 static int s_bounding(struct jail *j, struct err *e) { return privs_bound(bound(j), e); }
 
-/* BOX keeps what it has until exec: root of a user namespace gets its bounding set then, nothing more. */
-static int s_caps(struct jail *j, struct err *e) { return j->kind == JAIL_BOX ? 0 : privs_caps(bound(j), e); }
+/* Not for a BOX, which keeps what it has until exec: root of a user namespace gets its bounding set then, nothing more. */
+static int s_caps(struct jail *j, struct err *e) { return privs_caps(bound(j), e); }
 static int s_no_new_privs(struct jail *j, struct err *e) { return prof(j)->no_new_privs ? privs_no_new(e) : 0; }
 
 static int s_death(struct jail *j, struct err *e)
@@ -250,8 +305,10 @@ static int s_exec(struct jail *j, struct err *e)
     return err_sys(e, errno, "execveat");
 }
 
-/* The list. do not reorder without reading the notes at the steps: each line relies on the ones above it. */
-static const struct { const char *name; int (*fn)(struct jail *, struct err *); } steps[] = {
+/* The lists. do not reorder without reading the notes at the steps: each line relies on the ones above it. */
+struct step { const char *name; int (*fn)(struct jail *, struct err *); };
+
+static const struct step steps[] = {
     {"close descriptors", s_close_fds},
     {"session", s_session},
     {"join cgroups", s_cgroup_join},
@@ -259,12 +316,9 @@ static const struct { const char *name; int (*fn)(struct jail *, struct err *); 
     {"host name", s_hostname},
     {"wait for mounts", s_wait_go},
     {"proc", s_make_proc},
-    {"sys", s_make_sys},
     {"new root", s_pivot},
     {"ids", s_ids},
-    {"temporary file systems", s_make_tmp},
     {"place mounts", s_place_mounts},
-    {"hide", s_hide},
     {"limits", s_limits},
     {"place descriptors", s_place_fds},
     {"bounding set", s_bounding},
@@ -274,15 +328,49 @@ static const struct { const char *name; int (*fn)(struct jail *, struct err *); 
     {"witness", s_armed},
     {"seccomp", s_seccomp},
     {"exec", s_exec},
+    {NULL, NULL},
+};
+
+/* A container's has the same steps in another order: all that does not depend on which box it becomes comes first, so
+ * that it can be done before anybody asks. What waits at "wait for its box" has run no byte of anybody's. */
+static const struct step box_steps[] = {
+    {"close descriptors", s_close_fds},
+    {"session", s_session},
+    {"wait for ids", s_wait_ids},
+    {"proc", s_make_proc},
+    {"sys", s_make_sys},
+    {"find the place", s_find_place},
+    {"ids", s_ids},
+    {"death signal", s_death}, /* the ids cleared it, and the wait below may be long */
+    {"terminals", s_make_pts},
+    {"cover", s_cover},
+    {"hide", s_hide},
+    {"limits", s_limits},
+    {"bounding set", s_bounding},
+    {"wait for its box", s_wait_box},
+    {"join cgroups", s_cgroup_join},
+    {"cgroup namespace", s_cgroup_ns},
+    {"host name", s_hostname},
+    {"new root", s_new_root},
+    {"temporary file systems", s_make_tmp},
+    {"boot id", s_boot_id},
+    {"place descriptors", s_place_fds},
+    {"death signal", s_death},
+    {"witness", s_armed},
+    {"seccomp", s_seccomp},
+    {"exec", s_exec},
+    {NULL, NULL},
 };
 
 static void child(struct jail *j) __attribute__((noreturn));
 static void child(struct jail *j)
 {
     struct err e = {0};
-    for (unsigned i = 0; i < sizeof steps / sizeof *steps; i++)
-        if (steps[i].fn(j, &e)) {
-            (void)err_wrap(&e, "jail: %s", steps[i].name);
+    if (j->kind == JAIL_BOX)
+        (void)prctl(PR_SET_NAME, "hutch-ready", 0, 0, 0); /* for whoever looks at the process table; exec ends it */
+    for (const struct step *s = j->kind == JAIL_BOX ? box_steps : steps; s->name; s++)
+        if (s->fn(j, &e)) {
+            (void)err_wrap(&e, "jail: %s", s->name);
             (void)send(j->sync, &e, sizeof e, MSG_NOSIGNAL); /* a dead parent needs no reason */
             break;
         }
@@ -297,7 +385,7 @@ int jail_spawn(struct jail *j, struct jailed *ret, struct err *e)
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
         return err_sys(e, errno, "jail: socketpair");
     j->sync = sv[1];
-    j->root = j->dev = j->out = j->tools = j->proc = j->sys = j->pts = j->shm = j->run = -1;
+    j->root = j->dev = j->out = j->tools = j->proc = j->sys = j->pts = j->at = -1;
     pid_t pid = ns_clone(NS_ALL, j->cgroup2, &pidfd, e);
     if (!pid)
         child(j);
@@ -316,6 +404,21 @@ int jail_go(int sync, int root, int extra, int tools, struct err *e)
     int fds[3] = {root, extra, tools};
     if (fd_send(sync, "G", 1, fds, extra < 0 ? 1 : tools < 0 ? 2 : 3, 0) != 1)
         return err_sys(e, errno, "jail: hand over mounts");
+    return 0;
+}
+
+int jail_box_ids(int sync, int dev, struct err *e)
+{
+    return fd_send(sync, "I", 1, &dev, 1, MSG_NOSIGNAL) != 1 ? err_sys(e, errno, "jail: hand over /dev") : 0;
+}
+
+int jail_box_go(int sync, const struct jail_box *box, const int fds[JAIL_BOX_FDS], const int *join, int njoin, struct err *e)
+{
+    int all[JAIL_BOX_FDS + CG_TREES];
+    memcpy(all, fds, sizeof(int) * JAIL_BOX_FDS);
+    memcpy(all + JAIL_BOX_FDS, join, sizeof(int) * (size_t)njoin);
+    if (fd_send(sync, box, sizeof *box, all, JAIL_BOX_FDS + njoin, MSG_NOSIGNAL) != (ssize_t)sizeof *box)
+        return err_sys(e, errno, "jail: hand over the box");
     return 0;
 }
 

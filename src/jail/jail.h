@@ -7,6 +7,9 @@
  * child walks the list and execs. Between clone and exec the child calls no
  * malloc, no stdio stream, no log.
  *
+ * A container's child is told in two parts, jail_box_ids() and jail_box_go():
+ * between them it waits, furnished, for the box it is to become.
+ *
  * The sync socket tells how it went: a `struct err` (a step failed; its name
  * is in the message), or the byte 'X' and then EOF (exec succeeded; the
  * descriptor is CLOEXEC), or EOF alone (killed on the way). */
@@ -28,16 +31,24 @@ enum jail_kind {
 };
 
 #define JAIL_TAP_FD    8  /* QEMU's number for the tap it gets from jail_go() */
+#define JAIL_CHANNEL_FD 3 /* a container's init: its channel */
+#define JAIL_LOW_FDS   10 /* descriptors are placed below */
 #define JAIL_PLACE_MAX 4
 #define JAIL_KEEP_MAX  40
+
+/* What a waiting container's child is told when it is wanted, and the descriptors beside it. */
+struct jail_box {
+    char hostname[64];
+    char boot_id[40];  /* 36 characters + newline; what the box reads as the kernel's boot id */
+    char shm_size[24]; /* of its tmpfs */
+};
+enum { JAIL_BOX_ROOT, JAIL_BOX_EXEC, JAIL_BOX_STDERR, JAIL_BOX_CHANNEL, JAIL_BOX_FDS };
 
 struct jail {
     enum jail_kind kind;
     const char *attach_at;  /* an existing directory of the parent's mount namespace, where the new root is put for a moment */
     const char *hostname;
-    const char *boot_id;    /* 36 characters + newline; what the box reads as the kernel's boot id */
-    const char *run_size;   /* tmpfs sizes */
-    const char *shm_size;
+    const char *run_size;   /* tmpfs */
     int cgroup2;            /* born in it; -1: none */
     int join[CG_TREES], njoin;
     const struct seccomp_prog *filter;
@@ -52,7 +63,8 @@ struct jail {
     /* child only */
     int sync;
     int root, dev, out, tools; /* mounts from jail_go() */
-    int proc, sys, pts, shm, run;
+    int proc, sys, pts, at;
+    struct jail_box box;
 };
 
 struct jailed { pid_t pid; int pidfd, sync; };
@@ -62,6 +74,10 @@ uint32_t jail_first_id(enum jail_kind k);
 uint32_t jail_id_count(enum jail_kind k);
 
 int jail_spawn(struct jail *j, struct jailed *ret, struct err *e) __attribute__((warn_unused_result));
-int jail_go(int sync, int root, int extra /* BOX, ISOLATE: /dev, VM: its tap, UNTAR: /out; -1 */, int tools /* ISOLATE: /run; -1 */, struct err *e) __attribute__((warn_unused_result));
+/* BOX only. The ids are mapped; /dev. Then, whenever: its root and what else it needs; `join` as of cgroup_join_fds(). */
+int jail_box_ids(int sync, int dev, struct err *e) __attribute__((warn_unused_result));
+int jail_box_go(int sync, const struct jail_box *box, const int fds[JAIL_BOX_FDS], const int *join, int njoin, struct err *e) __attribute__((warn_unused_result));
+/* All others. */
+int jail_go(int sync, int root, int extra /* ISOLATE: /dev, VM: its tap, UNTAR: /out; -1 */, int tools /* ISOLATE: /run; -1 */, struct err *e) __attribute__((warn_unused_result));
 /* One look at the sync socket (non-blocking if it is): 1 = executed, 0 = not yet, -1 + e = failed. Keep `armed` between calls. */
 int jail_result(int sync, bool *armed, struct err *e) __attribute__((warn_unused_result));

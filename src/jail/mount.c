@@ -167,10 +167,8 @@ int mount_move(int mnt, int dirfd, const char *path, struct err *e)
     return 0;
 }
 
-int mount_pivot(int root, const char *at, struct err *e)
+int mount_enter(int root, struct err *e)
 {
-    if (mount_move(root, AT_FDCWD, at, e))
-        return -1;
     if (fchdir(root) < 0)
         return err_sys(e, errno, "new root");
     if (sys_pivot_root(".", ".") < 0)
@@ -180,31 +178,33 @@ int mount_pivot(int root, const char *at, struct err *e)
     return chdir("/") < 0 ? err_sys(e, errno, "chdir") : 0;
 }
 
-static int open_beneath(const char *path, uint64_t flags)
+int mount_pivot(int root, const char *at, struct err *e) { return mount_move(root, AT_FDCWD, at, e) || mount_enter(root, e) ? -1 : 0; }
+
+static int open_beneath(int top, const char *path, uint64_t flags)
 {
-    auto_fd root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    return root < 0 ? -1 : sys_openat2(root, path, flags | O_PATH, RESOLVE_BENEATH_ | RESOLVE_NO_SYMLINKS_);
+    return sys_openat2(top, path, flags | O_PATH, RESOLVE_BENEATH_ | RESOLVE_NO_SYMLINKS_);
 }
 
-int mount_put(int mnt, const char *dir, struct err *e)
+int mount_put(int mnt, int top, const char *dir, struct err *e)
 {
-    auto_fd to = open_beneath(dir, O_DIRECTORY);
+    auto_fd slash = top == AT_FDCWD ? open("/", O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (top == AT_FDCWD)
+        top = slash;
+    auto_fd to = open_beneath(top, dir, O_DIRECTORY);
     if (to < 0 && errno == ENOENT) {
-        char path[64] = "/";
-        (void)strncat(path, dir, sizeof path - 2);
-        if (mkdir(path, 0755) < 0)
+        if (mkdirat(top, dir, 0755) < 0)
             return err_sys(e, errno, "make /%s", dir);
-        to = open_beneath(dir, O_DIRECTORY);
+        to = open_beneath(top, dir, O_DIRECTORY);
     }
     if (to < 0)
         return err_sys(e, errno, "/%s of the template is no plain directory", dir);
     return mount_move(mnt, to, "", e) ? err_wrap(e, "/%s", dir) : 0;
 }
 
-int mount_mask(const char *path, int null_dir, struct err *e)
+int mount_mask(int top, const char *path, int null_dir, struct err *e)
 {
     struct stat st;
-    auto_fd to = open_beneath(path, 0);
+    auto_fd to = open_beneath(top, path, 0);
     if (to < 0)
         return errno == ENOENT ? 0 : err_sys(e, errno, "/%s", path);
     if (fstat(to, &st) < 0)
@@ -215,9 +215,9 @@ int mount_mask(const char *path, int null_dir, struct err *e)
     return 0;
 }
 
-int mount_ro(const char *path, struct err *e)
+int mount_ro(int top, const char *path, struct err *e)
 {
-    auto_fd to = open_beneath(path, O_DIRECTORY);
+    auto_fd to = open_beneath(top, path, O_DIRECTORY);
     if (to < 0)
         return errno == ENOENT ? 0 : err_sys(e, errno, "/%s", path);
     auto_fd m = mount_clone(to, "", true, e);

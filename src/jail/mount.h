@@ -26,6 +26,7 @@ int mount_move(int mnt, int dirfd, const char *path, struct err *e) __attribute_
 /* ---- child ---- */
 int mount_fs(const char *type, const char *const *options, uint64_t attr, struct err *e) __attribute__((warn_unused_result)); /* options: key, value, …, NULL; value NULL = flag */
 int mount_pivot(int root, const char *at, struct err *e) __attribute__((warn_unused_result)); /* root becomes /, the old tree is gone */
-int mount_put(int mnt, const char *dir, struct err *e) __attribute__((warn_unused_result));   /* at /dir of the new root, made if missing; no symlinks followed */
-int mount_mask(const char *path, int null_dir, struct err *e) __attribute__((warn_unused_result)); /* hide a file or directory below /; absent is fine */
-int mount_ro(const char *path, struct err *e) __attribute__((warn_unused_result));            /* a directory read-only, by a bind onto itself; absent is fine */
+int mount_enter(int root, struct err *e) __attribute__((warn_unused_result));                  /* the same for one that is in place */
+int mount_put(int mnt, int top, const char *dir, struct err *e) __attribute__((warn_unused_result)); /* at dir below top (AT_FDCWD: /), made if missing; no symlinks followed */
+int mount_mask(int top, const char *path, int null_dir, struct err *e) __attribute__((warn_unused_result)); /* hide a file or directory below top; absent is fine */
+int mount_ro(int top, const char *path, struct err *e) __attribute__((warn_unused_result));            /* a directory read-only, by a bind onto itself; absent is fine */

@@ -11,6 +11,7 @@
 #include <linux/if_link.h>
 #include <linux/if_tun.h>
 #include <linux/neighbour.h>
+#include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <stdlib.h>
@@ -119,6 +120,21 @@ static void make_links(struct net_host *h)
     all_local(&h->udp6[NET_VM], AF_INET6, NULL, RT_TABLE_MAIN);
 }
 
+/* Only the last message is acknowledged: a refusal is told in any case, and each is looked at before the next. */
+static void one_ack(struct nl *l)
+{
+    struct nlmsghdr *last = NULL;
+    for (size_t at = 0; at + sizeof *last <= l->n;) {
+        struct nlmsghdr *h = (struct nlmsghdr *)(l->b + at);
+        if (h->nlmsg_flags & NLM_F_ACK) {
+            if (last)
+                last->nlmsg_flags &= (uint16_t)~NLM_F_ACK;
+            last = h;
+        }
+        at += (h->nlmsg_len + 3u) & ~3u;
+    }
+}
+
 int net_host_open(struct net_host *h, struct err *e)
 {
     memset(h, 0, sizeof *h);
@@ -134,6 +150,11 @@ int net_host_open(struct net_host *h, struct err *e)
     nft_rules_vm(&h->rules[NET_VM]);
     nft_rules_box_udp(&h->udp_rules[NET_BOX]);
     nft_rules_vm_udp(&h->udp_rules[NET_VM]);
+    for (int k = 0; k < 2; k++) {
+        one_ack(&h->rules[k]);
+        one_ack(&h->links[k]);
+        one_ack(&h->links6[k]);
+    }
     return 0;
 }
 

@@ -40,7 +40,7 @@ static int map_write(int proc, const char *file, uint32_t first, uint32_t base, 
     return 0;
 }
 
-int ns_map_ids(pid_t pid, uint32_t first, uint32_t base, uint32_t count, int *ret_userns, struct err *e)
+int ns_map_ids(pid_t pid, uint32_t first, uint32_t base, uint32_t count, int *ret_userns, int *ret_mntns, struct err *e)
 {
     char path[32];
     (void)snprintf(path, sizeof path, "/proc/%d", (int)pid);
@@ -56,6 +56,8 @@ int ns_map_ids(pid_t pid, uint32_t first, uint32_t base, uint32_t count, int *re
             return err_sys(e, errno, "user namespace");
         *ret_userns = fd;
     }
+    if (ret_mntns && (*ret_mntns = openat(proc, "ns/mnt", O_RDONLY | O_CLOEXEC)) < 0)
+        return err_sys(e, errno, "mount namespace");
     return 0;
 }
 

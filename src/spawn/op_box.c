@@ -1,4 +1,4 @@
-/* SP_BOX_START: a container from nothing. The parent's half of jail/jail.h. */
+/* SP_BOX_START: a jail (server_ready.c) becomes a container. */
 #include "base/cleanup.h"
 #include "base/enc.h"
 #include "base/log.h"
@@ -25,7 +25,7 @@ static int check(const struct sp_box *q, struct err *e)
     return sp_limit_ok(&q->limit, e);
 }
 
-static void make_boot_id(char out[38])
+static void make_boot_id(char out[40])
 {
     unsigned char r[16];
     char h[33];
@@ -33,28 +33,16 @@ static void make_boot_id(char out[38])
     r[6] = (unsigned char)((r[6] & 0x0f) | 0x40);
     r[8] = (unsigned char)((r[8] & 0x3f) | 0x80);
     hex_encode(r, 16, h);
-    (void)snprintf(out, 38, "%.8s-%.4s-%.4s-%.4s-%.12s\n", h, h + 8, h + 12, h + 16, h + 20);
+    (void)snprintf(out, 40, "%.8s-%.4s-%.4s-%.4s-%.12s\n", h, h + 8, h + 12, h + 16, h + 20);
 }
 
-/* The mounts that need the child's user namespace; -> overlay and /dev, owned. */
-static int make_mounts(struct server *s, struct box *b, int userns, int lower_tree, int *ret_root, int *ret_dev, struct err *e)
+/* The root, whose layers carry the ids of the child's user namespace -> owned */
+static int make_root(struct box *b, int userns, int lower_tree, struct err *e)
 {
     auto_fd lower = mount_clone(lower_tree, "", false, e);
     if (lower < 0 || mount_idmap(lower, userns, e) || mount_idmap(b->upper, userns, e))
         return -1;
-    auto_fd root = mount_overlay(lower, b->upper, box_uid(b), box_uid(b), e);
-    if (root < 0)
-        return -1;
-    auto_fd dev = mount_clone(s->dev_mnt, "", false, e);
-    if (dev < 0)
-        return -1;
-    int looks = mount_idmap(dev, userns, NULL); /* so that owners read "root"; tmpfs cannot before 6.3: then they do not */
-    (void)looks;
-    if (mount_attr(dev, MATTR_RDONLY | MATTR_NOSUID | MATTR_NOEXEC, false, e))
-        return -1;
-    *ret_root = take_fd(&root);
-    *ret_dev = take_fd(&dev);
-    return 0;
+    return mount_overlay(lower, b->upper, box_uid(b), box_uid(b), e);
 }
 
 static int start(struct server *s, struct box *b, const struct sp_box *q, struct err *e)
@@ -63,41 +51,29 @@ static int start(struct server *s, struct box *b, const struct sp_box *q, struct
     if (lower < 0)
         return -1;
     int agent = server_program(s, "hutch-agent", &s->agent, s->agent_id, e);
-    struct cgroup_limit limit = {(uint64_t)q->limit.memory_mib << 20, q->limit.cpu_millis, q->limit.pids_max, false};
-    if (agent < 0 || box_cage(b, &limit, e))
+    struct jailed child;
+    auto_fd userns = -1, inner = -1, err_end = -1;
+    if (agent < 0 || ready_take(b, &child, &userns, e))
+        return -1;
+    b->limit = (struct cgroup_limit){(uint64_t)q->limit.memory_mib << 20, q->limit.cpu_millis, q->limit.pids_max, false};
+    if (cgroup_finish(&s->cg, b->id, &b->limit, &b->cg, e))
         return -1;
     b->has_dir = !disk_upper_exists(s, b->id); /* a paused one's layer must survive a start that fails */
     b->upper = disk_upper(s, b->id, q->disk_mib, q->inodes, e);
-    if (b->upper < 0)
+    if (b->upper < 0 || box_channel(&b->chan, &inner, e) || box_log_pipe(b, box_uid(b), &err_end, e))
         return -1;
-    auto_fd inner = -1, err_end = -1;
-    if (box_channel(&b->chan, &inner, e) || box_log_pipe(b, box_uid(b), &err_end, e))
+    auto_fd root = make_root(b, userns, lower, e);
+    int join[CG_TREES], njoin = root < 0 ? -1 : cgroup_join_fds(&b->cg, join, e);
+    if (njoin < 0)
         return -1;
-
-    char boot_id[38], shm[24];
-    char *argv[] = {"hutch-agent", "--container", "--fd", "3", NULL};
-    char *envp[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8", NULL};
-    make_boot_id(boot_id);
-    (void)snprintf(shm, sizeof shm, "%um", q->limit.memory_mib / 2 > SHM_MIN_MIB ? q->limit.memory_mib / 2 : SHM_MIN_MIB);
-    struct jail j = {.kind = JAIL_BOX,
-                     .hostname = q->hostname[0] ? q->hostname : "hutch",
-                     .boot_id = boot_id,
-                     .run_size = "64m",
-                     .shm_size = shm,
-                     .filter = &s->f_box,
-                     .place = {{err_end, 2}, {inner, 3}},
-                     .nplace = 2,
-                     .exec_fd = agent,
-                     .argv = argv,
-                     .envp = envp};
-    struct jailed child;
-    auto_fd userns = -1, root = -1, dev = -1;
-    if (box_jail(b, &j, &child, &userns, e) || make_mounts(s, b, userns, lower, &root, &dev, e))
-        return -1;
-    /* The child goes on meanwhile: a network that is not furnished yet, or never, leads nowhere, and the start is only
-     * answered when both are through. */
-    int none = -1;
-    return jail_go(child.sync, root, dev, -1, e) || net_furnish(&s->net, NET_BOX, child.pidfd, &none, e) ? -1 : 0;
+    struct jail_box box = {0};
+    (void)snprintf(box.hostname, sizeof box.hostname, "%s", q->hostname[0] ? q->hostname : "hutch");
+    make_boot_id(box.boot_id);
+    (void)snprintf(box.shm_size, sizeof box.shm_size, "%um", q->limit.memory_mib / 2 > SHM_MIN_MIB ? q->limit.memory_mib / 2 : SHM_MIN_MIB);
+    int rc = jail_box_go(child.sync, &box, (const int[]){[JAIL_BOX_ROOT] = root, [JAIL_BOX_EXEC] = agent, [JAIL_BOX_STDERR] = err_end, [JAIL_BOX_CHANNEL] = inner}, join, njoin, e);
+    while (njoin)
+        (void)close(join[--njoin]);
+    return rc;
 }
 
 int op_box_start(struct server *s, struct request *r, struct err *e)

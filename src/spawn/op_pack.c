@@ -58,7 +58,7 @@ static int unpack(struct pack *p, int fs, struct err *e)
     auto_fd sync = child.sync;
     (void)close(child.pidfd);
     auto_fd out = mount_clone(fs, "", false, e);
-    if (out < 0 || ns_map_ids(child.pid, jail_first_id(JAIL_UNTAR), p->uid, jail_id_count(JAIL_UNTAR), &userns, e) ||
+    if (out < 0 || ns_map_ids(child.pid, jail_first_id(JAIL_UNTAR), p->uid, jail_id_count(JAIL_UNTAR), &userns, NULL, e) ||
         mount_idmap(out, userns, e) || mount_attr(out, MATTR_NOSUID | MATTR_NODEV | MATTR_NOEXEC, false, e) ||
         jail_go(child.sync, p->root, out, -1, e))
         return -1; /* we are its namespace's init and about to exit: it dies with us */

@@ -233,6 +233,8 @@ static int lend(struct server *s, struct request *r, struct err *e)
     int volume = volume_find(s, q->volume);
     if (volume < 0)
         return err_set(e, E_CONFLICT, "volume %s is not open", q->volume);
+    cleanup_fd(&b->mntns); /* a volume is let go when the box ends, not when somebody gets round to its mounts */
+    b->mntns = -1;
     auto_fd m = mount_clone(volume, "", false, e);
     if (m < 0 || mount_attr(m, MATTR_NOSUID | MATTR_NODEV | (q->read_only ? MATTR_RDONLY : 0), false, e) || lend_run(b, m, q->place, e))
         return -1;

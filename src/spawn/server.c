@@ -257,7 +257,11 @@ int server_run(struct server *s)
         (s->worker >= 0 && worker_watch(s) < 0))
         return -1;
     while (!s->stop) {
-        int n = epoll_wait(s->epoll, ev, 32, box_retry(s, clock_mono()));
+        int wait = box_retry(s, clock_mono());
+        bool spare = ready_wants(s);
+        int n = epoll_wait(s->epoll, ev, 32, spare ? 0 : wait);
+        if (!n && spare)
+            ready_refill(s);
         for (int i = 0; i < n; i++) {
             struct watch *w = ev[i].data.ptr;
             if (w->fn)

@@ -5,7 +5,7 @@
  * Files: server.c (loop, connection, queue), server_box.c (life and death of a
  * box), server_disk.c (template mounts, writable layers), server_worker.c (a
  * process for disk work), server_task.c (processes for long work), server_child.c (processes for one answer),
- * server_volume.c (images of volumes), server_host.c (what is made once at start), op_*.c (one family of requests each). */
+ * server_volume.c (images of volumes), server_ready.c (container jails made ahead), server_host.c (what is made once at start), op_*.c (one family of requests each). */
 #pragma once
 #include "base/err.h"
 #include "base/list.h"
@@ -25,6 +25,7 @@
 #define POOL_KINDS  4
 #define POOL_DEPTH  8
 #define OUT_FDS     16    /* at most, in one answer */
+#define READY_DEPTH 4
 
 struct server;
 struct watch { int fd; void (*fn)(struct server *s, struct watch *w); void *arg; };
@@ -56,6 +57,7 @@ struct box {
     struct cgroup_usage last;     /* at death */
     int slot;                     /* -1: none */
     int upper;                    /* container: mount of its writable layer */
+    int mntns;                    /* container: its mount namespace; who lets go of it last takes its mounts down */
     int disk;                     /* VM: its top image, for accounting */
     int64_t started;
     struct sp_exit exit;
@@ -69,6 +71,9 @@ struct template { char id[SP_ID]; int mnt; };
 struct volume { char id[SP_ID]; int mnt; bool placed; };
 struct upper { int mnt; uint32_t mib, inodes; char name[32]; };
 struct pool { uint32_t mib, inodes; int64_t used; struct upper item[POOL_DEPTH]; int n, ordered; };
+
+/* A container's jail that waits for the box it is to become: see jail/jail.h. */
+struct ready { bool used; struct jailed child; int userns, mntns, slot; struct cgroup cg; struct watch w; };
 
 struct out;
 struct conn { int fd; uint64_t gen; struct watch w; struct list queue; int queued; bool want_write, paused; };
@@ -104,6 +109,10 @@ struct server {
     int nvolume;
     struct { uint64_t gen, seq; } volume_wait[8]; /* makings and deletions that the disk worker has */
     struct pool pool[POOL_KINDS];
+    struct ready ready[READY_DEPTH];
+    int nready;
+    bool ready_wanted;              /* a container was started: more are likely */
+    uint64_t ready_serial;
     uint64_t pool_serial;
     bool pool_broken;
     bool stop;
@@ -130,6 +139,8 @@ int server_home_open(struct server *s, int flags, struct err *e, const char *fmt
 /* server_box.c */
 struct box *box_new(struct server *s, const char *id, enum sp_kind kind, struct err *e); /* listed; E_CONFLICT if the id is taken */
 struct box *box_find(struct server *s, const char *id);
+int slot_take(struct server *s, struct err *e) __attribute__((warn_unused_result)); /* -> a range of ids nobody has */
+uint32_t slot_uid(const struct server *s, int slot);
 int box_take_slot(struct box *b, struct err *e) __attribute__((warn_unused_result));
 uint32_t box_uid(const struct box *b);
 int box_log_pipe(struct box *b, uint32_t uid, int *ret_write_end, struct err *e) __attribute__((warn_unused_result));
@@ -151,6 +162,13 @@ int box_remove_dir(struct server *s, const char *id);
 void box_files_removed(struct server *s, const char *id);
 void box_worker_lost(struct server *s);
 int box_retry(struct server *s, int64_t now);               /* due cgroup removals -> ms until the next, -1: none */
+
+/* server_ready.c: jails of containers, made when there is nothing else to do */
+int ready_take(struct box *b, struct jailed *ret, int *ret_userns, struct err *e) __attribute__((warn_unused_result)); /* one that waits, else a new one, becomes the box */
+bool ready_wants(const struct server *s);
+void ready_refill(struct server *s);                         /* makes one: a few milliseconds */
+bool ready_give_up(struct server *s);                        /* one less, for its range of ids; false: there is none */
+void ready_fini(struct server *s);
 
 /* server_disk.c */
 int disk_template(struct server *s, const char *id, struct err *e) __attribute__((warn_unused_result)); /* -> detached mount, borrowed */
@@ -185,7 +203,7 @@ void volume_worker_lost(struct server *s);
 int worker_start(struct server *s, struct err *e) __attribute__((warn_unused_result));
 int worker_watch(struct server *s);
 bool worker_make(struct server *s, uint64_t serial, uint32_t mib, uint32_t inodes); /* false: do it yourself */
-bool worker_remove(struct server *s, const char *id, int layer /* -1, or its mount: the worker lets go of it last */);
+bool worker_remove(struct server *s, const char *id, int layer, int mntns /* -1, or the mounts that the worker lets go of last */);
 bool worker_volume(struct server *s, const char *id, uint32_t mib /* 0: delete */, uint32_t inodes, int slot);
 bool worker_sync(struct server *s, const char *id);
 

@@ -36,7 +36,7 @@ struct box *box_new(struct server *s, const char *id, enum sp_kind kind, struct 
     b->srv = s;
     memcpy(b->id, id, strlen(id) + 1);
     b->kind = kind;
-    b->pidfd = b->sync = b->chan = b->volumes = b->qmp = b->errpipe = b->upper = b->disk = b->slot = -1;
+    b->pidfd = b->sync = b->chan = b->volumes = b->qmp = b->errpipe = b->upper = b->mntns = b->disk = b->slot = -1;
     b->start_fds[0] = b->start_fds[1] = b->start_fds[2] = -1;
     b->cg = CGROUP_NONE;
     b->started = clock_mono();
@@ -44,22 +44,30 @@ struct box *box_new(struct server *s, const char *id, enum sp_kind kind, struct 
     return b;
 }
 
-int box_take_slot(struct box *b, struct err *e)
+static int slot_find(struct server *s)
 {
-    struct server *s = b->srv;
     for (int i = 0; i < SLOTS; i++) { /* round robin: a range rests as long as possible before it is used again */
         int k = (s->slot_next + i) % SLOTS;
         if (s->slot_used[k])
             continue;
         s->slot_used[k] = true;
         s->slot_next = (k + 1) % SLOTS;
-        b->slot = k;
-        return 0;
+        return k;
     }
-    return err_set(e, E_QUOTA, "all %d slots are in use", SLOTS);
+    return -1;
 }
 
-uint32_t box_uid(const struct box *b) { return b->srv->uid_base + (uint32_t)b->slot * SLOT_IDS; }
+int slot_take(struct server *s, struct err *e)
+{
+    int k = slot_find(s);
+    if (k < 0 && ready_give_up(s))
+        k = slot_find(s);
+    return k < 0 ? err_set(e, E_QUOTA, "all %d slots are in use", SLOTS) : k;
+}
+
+uint32_t slot_uid(const struct server *s, int slot) { return s->uid_base + (uint32_t)slot * SLOT_IDS; }
+int box_take_slot(struct box *b, struct err *e) { return (b->slot = slot_take(b->srv, e)) < 0 ? -1 : 0; }
+uint32_t box_uid(const struct box *b) { return slot_uid(b->srv, b->slot); }
 
 /* ---- stderr --------------------------------------------------------------------------------------------------- */
 
@@ -133,7 +141,7 @@ static void box_free(struct box *b)
     server_unwatch(s, &b->w_err);
     if (b->sync >= 0)
         s->nstarting--;
-    int *fd[] = {&b->pidfd, &b->sync, &b->chan, &b->volumes, &b->qmp, &b->errpipe, &b->upper, &b->disk, &b->start_fds[0], &b->start_fds[1], &b->start_fds[2]};
+    int *fd[] = {&b->pidfd, &b->sync, &b->chan, &b->volumes, &b->qmp, &b->errpipe, &b->upper, &b->mntns, &b->disk, &b->start_fds[0], &b->start_fds[1], &b->start_fds[2]};
     for (unsigned i = 0; i < sizeof fd / sizeof *fd; i++)
         close_fd(fd[i]);
     if (b->slot >= 0)
@@ -194,7 +202,8 @@ static void remove_files(struct box *b)
     bool files = (b->kind == SP_KIND_BOX || b->kind == SP_KIND_VM) && !b->keep_files;
     if (b->files_leaving)
         return;
-    bool leaving = files && worker_remove(b->srv, b->id, b->upper);
+    bool leaving = files && worker_remove(b->srv, b->id, b->upper, b->mntns);
+    close_fd(&b->mntns);
     close_fd(&b->upper);
     if (b->keep_files && b->kind == SP_KIND_BOX && !b->synced) { /* what a paused container left must survive a power cut */
         b->synced = true;
@@ -290,7 +299,10 @@ static void settle(struct box *b)
         ;
     if (b->errpipe >= 0)
         on_stderr(s, &b->w_err);
-    cgroup_usage(&s->cg, &b->cg, &b->last);
+    if (!b->removing) { /* else nobody asks for its figures any more, and the worker takes its mounts down */
+        cgroup_usage(&s->cg, &b->cg, &b->last);
+        close_fd(&b->mntns);
+    }
     memcpy(b->exit.id, b->id, sizeof b->exit.id);
     b->exit.kind = b->kind;
     b->exit.code = si.si_status;
@@ -425,6 +437,7 @@ void box_discard(struct box *b)
     b->removing = true;
     if (b->upper >= 0)
         disk_abandon(b->upper);
+    close_fd(&b->mntns);
     close_fd(&b->upper);
     if (!b->has_dir) { /* a VM's directory is the daemon's until the VM exists */
         b->kind = SP_KIND_TOOL;
@@ -453,7 +466,9 @@ void box_remove(struct box *b, bool keep_files, uint64_t gen, uint64_t seq)
     }
     if (b->upper >= 0 && !b->keep_files)
         disk_abandon(b->upper);
-    else
-        close_fd(&b->upper); /* before the kill: the dying init, not we, unmounts and writes it */
+    if (b->keep_files) { /* before the kill: the dying init, not we, unmounts and writes it */
+        close_fd(&b->mntns);
+        close_fd(&b->upper);
+    }
     box_kill(b);
 }

@@ -355,6 +355,7 @@ void server_fini(struct server *s)
     size_t i = 0;
     for (struct map_entry *m; (m = map_next(&s->boxes, &i));)
         box_kill(m->value);
+    ready_fini(s);
     if (s->worker >= 0) { /* it ends when its socket closes; what it was making must not outlive the sweep below */
         (void)close(s->worker);
         (void)waitpid(s->worker_pid, NULL, 0);

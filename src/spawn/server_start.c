@@ -55,5 +55,5 @@ int box_jail(struct box *b, struct jail *j, struct jailed *ret, int *ret_userns,
     if (rc)
         return -1;
     box_started(b, ret);
-    return ns_map_ids(ret->pid, jail_first_id(j->kind), box_uid(b), jail_id_count(j->kind), ret_userns, e);
+    return ns_map_ids(ret->pid, jail_first_id(j->kind), box_uid(b), jail_id_count(j->kind), ret_userns, NULL, e);
 }

@@ -5,8 +5,8 @@
  * and its socket, and dies with us. Without it everything still works, slower.
  *
  * Messages: struct job to it, struct done back, with the mount beside it; a
- * removed box's layer goes the other way, since the last one to let go of it
- * unmounts it. */
+ * removed box's layer and mount namespace go the other way, since the last one
+ * to let go of them takes their mounts down. */
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -28,9 +28,9 @@ static void work(struct server *s, int sock)
     struct done d;
     for (;;) {
         memset(&d, 0, sizeof d);
-        auto_fd mnt = -1, layer = -1;
-        int n = 1;
-        if (fd_recv(sock, &d.job, sizeof d.job, &layer, &n, 0) != (ssize_t)sizeof d.job)
+        auto_fd mnt = -1;
+        int held[2] = {-1, -1}, n = 2;
+        if (fd_recv(sock, &d.job, sizeof d.job, held, &n, 0) != (ssize_t)sizeof d.job)
             _exit(0);
         if (d.job.op == JOB_MAKE)
             d.rc = (mnt = disk_ready_make(s, d.job.serial, d.job.mib, d.job.inodes, &d.err)) < 0 ? -1 : 0;
@@ -39,8 +39,8 @@ static void work(struct server *s, int sock)
         else if (d.job.op == JOB_SYNC)
             d.rc = disk_upper_sync(s, d.job.id);
         else {
-            cleanup_fd(&layer);
-            layer = -1;
+            for (int i = n; i--;) /* the namespace before the layer under it */
+                (void)close(held[i]);
             d.rc = box_remove_dir(s, d.job.id);
         }
         if (fd_send(sock, &d, sizeof d, &mnt, mnt >= 0, 0) < 0)
@@ -112,14 +112,24 @@ bool worker_make(struct server *s, uint64_t serial, uint32_t mib, uint32_t inode
     return s->worker >= 0 && fd_send(s->worker, &j, sizeof j, NULL, 0, MSG_DONTWAIT) > 0;
 }
 
-static bool by_id(struct server *s, uint32_t op, const char *id, int layer)
+static bool by_id(struct server *s, uint32_t op, const char *id, const int *fds, int nfds)
 {
     struct job j = {.op = op};
     memcpy(j.id, id, SP_ID);
-    return s->worker >= 0 && fd_send(s->worker, &j, sizeof j, &layer, layer >= 0, MSG_DONTWAIT) > 0;
+    return s->worker >= 0 && fd_send(s->worker, &j, sizeof j, fds, nfds, MSG_DONTWAIT) > 0;
 }
-bool worker_remove(struct server *s, const char *id, int layer) { return by_id(s, JOB_REMOVE, id, layer); }
-bool worker_sync(struct server *s, const char *id) { return by_id(s, JOB_SYNC, id, -1); }
+
+bool worker_remove(struct server *s, const char *id, int layer, int mntns)
+{
+    int fds[2], n = 0;
+    if (layer >= 0)
+        fds[n++] = layer;
+    if (mntns >= 0)
+        fds[n++] = mntns;
+    return by_id(s, JOB_REMOVE, id, fds, n);
+}
+
+bool worker_sync(struct server *s, const char *id) { return by_id(s, JOB_SYNC, id, NULL, 0); }
 
 bool worker_volume(struct server *s, const char *id, uint32_t mib, uint32_t inodes, int slot)
 {

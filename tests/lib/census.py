@@ -20,8 +20,9 @@ import time
 ID = re.compile(r"(?<![a-z0-9])[a-z][a-z0-9]{20}(?![a-z0-9])")
 NUM = re.compile(r"(?<=[-_/.])\d+(?![a-z0-9])")
 TAG = re.compile(r"/(hutch-[^/]+)")
+READY = re.compile(r"/ready-\d+")  # the cgroup2 of a container, named before anybody knew its box
 CG_ROOT = "/sys/fs/cgroup"
-OURS = ("hutchd", "hutch-watch", "hutch-spawn", "hutch-agent", "hutch-untar", "hutch-egress", "qemu-system-x86")
+OURS = ("hutchd", "hutch-watch", "hutch-spawn", "hutch-ready", "hutch-agent", "hutch-untar", "hutch-egress", "qemu-system-x86")
 
 
 def norm(s):
@@ -247,7 +248,7 @@ class Census:
         for c in cgroup_dirs():
             if c in self.known_cgroups or self.tags & set(TAG.findall(c)):
                 self.known_cgroups.add(c)
-                got["cgroup"][TAG.sub("/hutch-<tag>", norm(c))] += 1
+                got["cgroup"][READY.sub("/ready-<n>", TAG.sub("/hutch-<tag>", norm(c)))] += 1
         for l in self._loops_all():
             if l not in self.before["loop"] and (self.home in l or self.run in l):
                 got["loop"][NUM.sub("<n>", norm(l.split(" ", 1)[1]).replace(self.home, "HOME"))] += 1
@@ -324,6 +325,16 @@ SLACK = {
     ("fd", "hutch-spawn: /"): (24 + 3, "detached mounts of reserve layers, and of templates"),
     ("loop", "HOME/fs/ready-"): (24, "reserve layers"),
     ("fd", "hutch-spawn: HOME/fs/"): (24, "reserve layers"),
+    # Once a container was started, four jails wait for the next.
+    ("process", "hutch-ready"): (4, "jails made ahead"),
+    ("cgroup", "/sys/fs/cgroup/unified/hutch-<tag>/ready-"): (4, "of jails made ahead"),
+    ("cgroup", "/sys/fs/cgroup/hutch-<tag>/ready-"): (4, "of jails made ahead"),
+    ("netns", "in use by"): (4, "of jails made ahead"),
+    ("fd", "hutch-spawn: anon_inode:[pidfd]"): (4, "of jails made ahead"),
+    ("fd", "hutch-spawn: pidfd"): (4, "of jails made ahead"),
+    ("fd", "hutch-spawn: socket"): (4, "of jails made ahead"),
+    ("fd", "hutch-spawn: user"): (4, "of jails made ahead"),
+    ("fd", "hutch-spawn: mnt"): (4, "of jails made ahead"),
     ("mount", "in hutch-spawn:"): (1, "a template's image stays mounted after its first use"),
     ("loop", "HOME/templates/"): (1, "a template's image stays attached after its first use"),
 }
