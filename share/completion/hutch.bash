@@ -48,6 +48,7 @@ _hutch() {
     --count) _hutch_from ''; return ;;
     --expires) _hutch_from ''; return ;;
     --keep) _hutch_from ''; return ;;
+    --output) _hutch_from '@file'; return ;;
     --of) _hutch_from '@id'; return ;;
     --language) _hutch_from 'python js ts bash r java php ruby'; return ;;
     --in) _hutch_from '@id'; return ;;
@@ -86,7 +87,7 @@ _hutch() {
     'resume') opts='--timeout --cold --json --help' args='@id' ;;
     'recover') opts='--json --help' args='@id' ;;
     'fork') opts='--count --timeout --json --help' args='@id' ;;
-    'snapshot') opts='--name --files-only --expires --keep --json --help' args='@id' ;;
+    'snapshot') opts='--name --files-only --expires --keep --output --json --help' args='@id' ;;
     'snapshots') opts='--of --json --help' args='' ;;
     'rollback') opts='--files-only --json --help' args='@id' ;;
     'eval') opts='--language --isolation --timeout --memory --input --function --in --template --save --json --help' args='' ;;

@@ -17,8 +17,11 @@ const struct schema schemas[] = {
     {"SandboxPause", "memory:b standby:b"},
     {"SandboxResume", "timeout_s:i memory:b"},
     {"SnapshotCreate", "name:s memory:b expires_s:i keep_last:i"},
-    {"Snapshot", "id!:s name!:s? sandbox!:s template!:s template_id!:s tier!:=vm|container memory!:b cpu!:n memory_mib!:i disk_mib!:i created_at!:t "
-                 "expires_at!:t? parent!:s? memory_bytes!:i disk_bytes!:i downtime_ms!:n users!:i"},
+    {"Snapshot", "id!:s name!:s? sandbox!:s? template!:s template_id!:s tier!:=vm|container memory!:b cpu!:n memory_mib!:i disk_mib!:i created_at!:t "
+                 "expires_at!:t? parent!:s? memory_bytes!:i disk_bytes!:i downtime_ms!:n users!:i signer!:s?"},
+    {"Signer", "name!:s key!:s"},
+    {"SignerList", "own!:s signers!:[Signer]"},
+    {"SignerPut", "key!:s"},
     {"SnapshotList", "snapshots!:[Snapshot] next!:s? bytes!:i"},
     {"SandboxRollback", "snapshot!:s memory:b"},
     {"SandboxFork", "count:i timeout_s:i memory:b"},
@@ -84,7 +87,7 @@ const struct schema schemas[] = {
     {"VolumeList", "volumes!:[Volume]"},
     /* templates */
     {"TemplateCreate", "name:s builtin!:s force:b"},
-    {"Template", "id!:s name!:s created_at!:t source!:=bootstrap|recipe|import parent!:s? size_bytes!:i disk_min_mib!:i warm!:[s] kernels!:[s]"},
+    {"Template", "id!:s name!:s created_at!:t source!:=bootstrap|recipe|import|pack parent!:s? size_bytes!:i disk_min_mib!:i warm!:[s] kernels!:[s]"},
     {"TemplateList", "templates!:[Template]"},
     {"BuildEvent", "event!:=progress|log|keepalive|done|error percent:i step:s line:s template:Template error:Error"},
     /* keys, events, the daemon */

@@ -1,15 +1,19 @@
 /* Requests, answers and their errors. */
 #include "cli/client.h"
 #include "base/cleanup.h"
+#include "base/fd.h"
 #include "cli/ndjson.h"
 #include "cli/out.h"
 #include "http/uri.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 char *url(const char *fmt, ...)
 {
@@ -209,4 +213,39 @@ void json_print(struct json *j)
         buf_puts(&b, "null");
     buf_putc(&b, '\n');
     (void)fwrite(b.p, 1, b.n, stdout); /* main checks stdout once, at the end */
+}
+
+int api_download(struct cli *x, const char *target, const char *dst)
+{
+    auto_free char *tmp = NULL;
+    auto_client c = api_open(x);
+    if (!c || api_send(x, c, "GET", target, NULL) || api_check(x, c))
+        return -1;
+    int out = STDOUT_FILENO;
+    auto_fd fd = -1;
+    if (strcmp(dst, "-") != 0) { /* beside the destination, then renamed: never a half file under its name */
+        tmp = xasprintf("%s.hutch-XXXXXX", dst);
+        out = fd = mkostemp(tmp, O_CLOEXEC);
+        if (fd < 0)
+            return err_sys(&x->err, errno, "cannot write '%.100s'", dst);
+    }
+    char data[65536];
+    ssize_t n;
+    int rc = 0;
+    while ((n = http_client_read(c, data, sizeof data, &x->err)) > 0)
+        if (!fd_write_all(out, data, (size_t)n)) {
+            rc = err_sys(&x->err, errno, "cannot write '%.100s'", dst);
+            break;
+        }
+    if (n < 0)
+        rc = -1;
+    if (!tmp)
+        return rc;
+    mode_t mask = umask(0);
+    (void)umask(mask);
+    if (!rc && (fchmod(fd, 0666 & ~mask) || rename(tmp, dst)))
+        rc = err_sys(&x->err, errno, "cannot write '%.100s'", dst);
+    if (rc)
+        (void)unlink(tmp);
+    return rc;
 }

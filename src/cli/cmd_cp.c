@@ -124,37 +124,8 @@ static int copy_in(struct cli *x, char *src, struct place *to, const char *user)
 
 static int get_file(struct cli *x, const struct place *from, const char *dst)
 {
-    auto_free char *t = url("/v1/sandboxes/{}/files?path={}", from->id, from->path), *tmp = NULL;
-    auto_client c = api_open(x);
-    if (!c || api_send(x, c, "GET", t, NULL) || api_check(x, c))
-        return -1;
-    int out = STDOUT_FILENO;
-    auto_fd fd = -1;
-    if (strcmp(dst, "-") != 0) { /* beside the destination, then renamed: never a half file under its name */
-        tmp = xasprintf("%s.hutch-XXXXXX", dst);
-        out = fd = mkostemp(tmp, O_CLOEXEC);
-        if (fd < 0)
-            return err_sys(&x->err, errno, "cannot write '%.100s'", dst);
-    }
-    char data[65536];
-    ssize_t n;
-    int rc = 0;
-    while ((n = http_client_read(c, data, sizeof data, &x->err)) > 0)
-        if (!fd_write_all(out, data, (size_t)n)) {
-            rc = err_sys(&x->err, errno, "cannot write '%.100s'", dst);
-            break;
-        }
-    if (n < 0)
-        rc = -1;
-    if (!tmp)
-        return rc;
-    mode_t mask = umask(0);
-    (void)umask(mask);
-    if (!rc && (fchmod(fd, 0666 & ~mask) || rename(tmp, dst)))
-        rc = err_sys(&x->err, errno, "cannot write '%.100s'", dst);
-    if (rc)
-        (void)unlink(tmp);
-    return rc;
+    auto_free char *t = url("/v1/sandboxes/{}/files?path={}", from->id, from->path);
+    return api_download(x, t, dst);
 }
 
 struct unpacker { int fd, root; struct err err; int rc; int64_t skipped; };

@@ -1,4 +1,4 @@
-/* hutch snapshot, snapshots, fork, rollback: keep the state of a sandbox, copy it, go back to it. */
+/* hutch snapshot, snapshots, fork, rollback: keep the state of a sandbox, copy it, go back to it. As a file: cmd_pack.c. */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cli/cmds.h"
@@ -22,7 +22,7 @@ static void print_id(const char *text)
 }
 
 /* ---- take ---- */
-static int exec_snapshot(struct cli *x, struct args *a)
+static int take(struct cli *x, struct args *a, const char *id)
 {
     int64_t expires = 0, keep = 0;
     if (args_seconds(a, "expires", 1, INT32_MAX, 0, &expires, &x->err) || args_int(a, "keep", 1, 1000, 0, &keep, &x->err))
@@ -41,13 +41,27 @@ static int exec_snapshot(struct cli *x, struct args *a)
         jw_kv_i64(&w, "keep_last", keep);
     jw_end(&w);
     auto_json s = NULL;
-    if (on_sandbox(x, a->v[0], "snapshots", &b, &s))
+    if (on_sandbox(x, id, "snapshots", &b, &s))
         return cli_fail(x);
     if (args_flag(a, "json"))
         json_print(s);
     else
         print_id(jget_str(s, "id", ""));
     return 0;
+}
+
+static int exec_snapshot(struct cli *x, struct args *a)
+{
+    static const struct { const char *name; int min, max; int (*fn)(struct cli *x, struct args *a); } verb[] = {
+        {"create", 1, 1, NULL}, {"export", 1, 1, snapshot_export}, {"import", 1, 1, snapshot_import}, {"trust", 0, 2, snapshot_trust}, {"distrust", 1, 1, snapshot_distrust}};
+    for (size_t i = 0; i < sizeof verb / sizeof *verb; i++) {
+        if (strcmp(a->v[0], verb[i].name))
+            continue;
+        if (a->n - 1 < verb[i].min || a->n - 1 > verb[i].max)
+            return cli_usage(x, "snapshot %s: see `hutch snapshot --help`", verb[i].name);
+        return verb[i].fn ? verb[i].fn(x, a) : take(x, a, a->v[1]);
+    }
+    return a->n == 1 ? take(x, a, a->v[0]) : cli_usage(x, "snapshot: '%.40s' is not create, export, import, trust or distrust", a->v[0]);
 }
 
 /* ---- list, as the tree it is ---- */
@@ -72,7 +86,7 @@ static void put_row(struct table *t, struct json *s, int depth, int64_t now)
     esc_text(str_of(jget_str(s, "name", "")), name, sizeof name);
     table_cell(t, ST_PLAIN, jget_str(s, "id", ""));
     table_cellf(t, ST_PLAIN, "%*s%s%s", depth > 20 ? 40 : depth * 2, "", depth ? "└ " : "", *name ? name : "-");
-    table_cell(t, ST_DIM, jget_str(s, "sandbox", ""));
+    table_cell(t, ST_DIM, jget_str(s, "sandbox", "-"));
     table_cell(t, ST_PLAIN, jget_str(s, "tier", ""));
     table_cell(t, ST_PLAIN, memory);
     table_cell(t, ST_PLAIN, disk);
@@ -191,12 +205,14 @@ static const struct opt snap_opts[] = {{"name", 'n', 's', "NAME", "a name for it
                                        {"files-only", 0, 'f', NULL, "keep its files only; what is made of it boots", NULL},
                                        {"expires", 0, 's', "S", "delete it after S seconds (or 5m, 2d)", NULL},
                                        {"keep", 0, 's', "N", "afterwards keep only the newest N nameless ones of this sandbox", NULL},
+                                       {"output", 'o', 's', "FILE", "export: where the pack goes (standard output)", "@file"},
                                        OPT_JSON,
                                        OPT_END};
 static const struct opt list_opts[] = {{"of", 0, 's', "ID", "only of this sandbox", "@id"}, OPT_JSON, OPT_END};
 static const struct opt back_opts[] = {{"files-only", 0, 'f', NULL, "leave the snapshot's memory out: it boots on the files", NULL}, OPT_JSON, OPT_END};
 #define ONE_ID .min = 1, .max = 1, .words = "@id"
 const struct cmd cmd_fork = {.name = "fork", .usage = "ID [-n N]", .help = "copy a running sandbox and print the copies' ids", .opts = fork_opts, ONE_ID, .exec = exec_fork};
-const struct cmd cmd_snapshot = {.name = "snapshot", .usage = "ID [--name N]", .help = "keep the state of a sandbox and print the snapshot's id", .opts = snap_opts, ONE_ID, .exec = exec_snapshot};
+const struct cmd cmd_snapshot = {.name = "snapshot", .usage = "[create] ID [--name N] | export NAME [-o FILE] | import FILE [--name N] | trust [NAME KEY] | distrust NAME",
+                                 .help = "keep the state of a sandbox; carry it to another hutch as a signed file", .opts = snap_opts, .min = 1, .max = 3, .words = "@id", .exec = exec_snapshot};
 const struct cmd cmd_snapshots = {.name = "snapshots", .usage = "[rm NAME…]", .help = "list snapshots as a tree; rm deletes some", .opts = list_opts, .max = -1, .exec = exec_snapshots};
 const struct cmd cmd_rollback = {.name = "rollback", .usage = "ID SNAPSHOT", .help = "make a running sandbox what it was in one of its snapshots", .opts = back_opts, .min = 2, .max = 2, .words = "@id", .exec = exec_rollback};

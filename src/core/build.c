@@ -149,7 +149,7 @@ struct build *build_new(struct core *c, const char *name, const char *source, co
         return NULL;
     }
     list_each(it, &c->builds, link)
-        if (!strcmp(it->t->name, name)) {
+        if (!strcmp(it->t->name, name) && strcmp(source, "pack")) {
             err_set(e, E_CONFLICT, "template '%s' is being built already", name);
             return NULL;
         }
@@ -191,7 +191,7 @@ static void finished(struct build *b)
         (void)sandbox_kill(sb, END_KILLED, "the build's check is over", NULL, NULL, NULL);
     *b->verify_id = 0;
     struct map_entry *en;
-    for (size_t i = 0; (en = map_next(&b->core->templates, &i));) {
+    for (size_t i = 0; !t->packed && (en = map_next(&b->core->templates, &i));) {
         struct template *old = en->value;
         if (old != t && !strcmp(old->name, t->name) && !old->retired) {
             old->retired = true;
@@ -203,8 +203,9 @@ static void finished(struct build *b)
     t->building = false;
     b->done = true;
     build_stage(b, 100, 100);
-    event_emit(b->core, "template.built", NULL, NULL);
-    if (!strcmp(t->name, "base"))
+    if (!t->packed)
+        event_emit(b->core, "template.built", NULL, NULL);
+    if (!strcmp(t->name, "base") && !t->packed)
         template_warm(b->core, t);
     b->ops.done(b->arg, t, NULL);
     build_free(b);
@@ -336,7 +337,10 @@ static void publish_done(void *arg)
         b->t->warm_container = true;
         b->published = b->t->building = true;
         map_set(&b->core->templates, b->t->id, b->t);
-        make_snapshot(b);
+        if (b->t->packed)
+            finished(b); /* it ran elsewhere */
+        else
+            make_snapshot(b);
     } else if (!p->failed) {
         job_run(p->core->jobs, unpublish_work, NULL, p);
         return;
@@ -360,7 +364,7 @@ void build_packed(struct build *b)
     (void)snprintf(m->name, sizeof m->name, "%s", t->name);
     (void)snprintf(m->parent, sizeof m->parent, "%s", t->parent ? t->parent : "");
     clock_rfc3339(t->created_ns, m->created);
-    m->source = !strcmp(t->source, "bootstrap") ? MANIFEST_BOOTSTRAP : !strcmp(t->source, "recipe") ? MANIFEST_RECIPE : MANIFEST_IMPORT;
+    m->source = !strcmp(t->source, "bootstrap") ? MANIFEST_BOOTSTRAP : !strcmp(t->source, "recipe") ? MANIFEST_RECIPE : t->packed ? MANIFEST_PACK : MANIFEST_IMPORT;
     manifest_set(&m->user, t->user), manifest_set(&m->workdir, t->workdir);
     manifest_set(&m->start, t->start), manifest_set(&m->ready, t->ready);
     char kernels[KERNELS_TEXT];
@@ -599,7 +603,7 @@ void template_tool_exit(struct core *c, const struct sp_exit *ex)
     timer_arm(&x->t, 1 * NS_PER_MS);
 }
 
-/* ---- the three ways in ---- */
+/* ---- the ways in ---- */
 static void already_there(void *arg)
 {
     struct build *b = arg;
@@ -648,6 +652,28 @@ struct build *build_import(struct core *c, const char *name, int image_fd, const
         return NULL;
     build_stage(b, 5, 80);
     if (lseek(fd, 0, SEEK_SET) < 0 || build_pack(b, fd, SP_PACK_IMAGE, e)) {
+        b->done = true;
+        build_free(b);
+        return NULL;
+    }
+    return b;
+}
+
+struct build *build_tree(struct core *c, const struct manifest *m, int tar_fd, const struct build_ops *ops, void *arg, struct err *e)
+{
+    auto_fd fd = tar_fd;
+    struct build *b = build_new(c, m->name, "pack", ops, arg, e);
+    if (!b)
+        return NULL;
+    struct template *t = b->t;
+    t->packed = t->retired = true;
+    t->user = *m->user ? xstrdup(m->user) : NULL, t->workdir = *m->workdir ? xstrdup(m->workdir) : NULL;
+    t->start = *m->start ? xstrdup(m->start) : NULL, t->ready = *m->ready ? xstrdup(m->ready) : NULL;
+    for (size_t i = 0; i < m->nenv; i++) {
+        const char *eq = strchr(m->env[i], '=');
+        kv_set(&t->env, (struct str){m->env[i], (size_t)(eq - m->env[i])}, str_of(eq + 1));
+    }
+    if (kernels_parse(m->kernels, &t->kernels, e) || lseek(fd, 0, SEEK_SET) < 0 || build_pack(b, fd, SP_PACK_TAR, e)) {
         b->done = true;
         build_free(b);
         return NULL;

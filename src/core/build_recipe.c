@@ -9,6 +9,7 @@
 #include "core/exec.h"
 #include "core/kernels.h"
 #include "core/network.h"
+#include "core/spool.h"
 #include "core/trust.h"
 #include "crypto/digest.h"
 #include "image/recipe.h"
@@ -449,14 +450,7 @@ static void export_done(void *arg, const struct err *e)
 static void export_start(struct recipe_run *r)
 {
     static const struct exec_ops ops = {.output = export_output, .exited = on_exited, .done = export_done};
-    /* GNU tar keeps attributes and stays on one file system; a smaller one gets the names of what is not a mount */
-    static const char script[] = "rm -rf " CONTEXT "; command -v tar >/dev/null || { echo 'the image has no tar' >&2; exit 2; }; cd /; "
-                           "if tar --version 2>/dev/null | grep -q GNU; then "
-                           "exec tar --one-file-system --numeric-owner --xattrs --xattrs-include='*' --warning=no-file-ignored "
-                           "--exclude=./proc --exclude=./sys --exclude=./dev --exclude=./run -cf - .; fi; set --; "
-                           "for f in * .[!.]*; do case $f in proc|sys|dev|run) ;; *) if [ -e \"$f\" ] || [ -L \"$f\" ]; then set -- \"$@\" \"$f\"; fi ;; esac; done; "
-                           "exec tar -cf - \"$@\"";
-    auto_free char *all = xasprintf("%s%s", trust_undo, script);
+    auto_free char *all = xasprintf("%srm -rf " CONTEXT "; %s", trust_undo, spool_root);
     char *argv[] = {(char[]){"/bin/sh"}, (char[]){"-c"}, all, NULL};
     struct exec_spec s = {.argv = argv, .user = "root", .cwd = "/", .timeout_ms = STEP_MS};
     struct sandbox *sb = box(r);

@@ -30,7 +30,7 @@
 #define GONE_KEPT    10000
 
 struct waiter { struct list link; sandbox_cb *done; void *arg; };
-struct creation { struct core *core; char id[22]; sandbox_cb *done; void *arg; int64_t begun; bool boots; /* a VM from files alone */ };
+struct creation { struct core *core; char id[22]; sandbox_cb *done; void *arg; int64_t begun; bool boots; /* a VM from files alone */ bool asleep; };
 
 const char *tier_name(enum tier t) { return t == TIER_VM ? "vm" : t == TIER_CONTAINER ? "container" : "isolate"; }
 int tier_parse(const char *s, enum tier *ret)
@@ -480,7 +480,7 @@ static void box_configured(void *arg, struct box *b, const struct err *e)
     sb->kernel = xstrdup(b->kernel);
     /* a VM's snapshot was taken with START running; a container, and what boots, begins here */
     struct template *t = map_get(&sb->core->templates, sb->template_id);
-    if ((sb->tier == TIER_CONTAINER || cr->boots) && t && (t->start || t->ready)) {
+    if (!cr->asleep && (sb->tier == TIER_CONTAINER || cr->boots) && t && (t->start || t->ready)) {
         sb->prime = prime_start(sb->core->loop, b->agent, t->start, t->ready, commands_ready, cr);
         return;
     }
@@ -642,7 +642,7 @@ static void get_box(struct sandbox *sb, struct creation *cr, const struct snapsh
     sb->box = from ? NULL : pool_take(sb->core, &spec, &path);
     bool pooled = sb->box != NULL;
     sb->start_path = xstrdup(path);
-    if (from)
+    if (from && !from->bare)
         sb->box = box_start_from(sb->core, &spec, from->id, boot, box_started, cr);
     else if (!pooled)
         sb->box = box_start(sb->core, &spec, false, box_started, cr);
@@ -704,7 +704,7 @@ int sandbox_create(struct core *c, const struct sandbox_spec *asked, sandbox_cb 
     volumes_attach(sb, s->volumes, s->nvolumes);
 
     struct creation *cr = xcalloc(1, sizeof *cr);
-    *cr = (struct creation){.core = c, .done = done, .arg = arg, .begun = clock_mono()};
+    *cr = (struct creation){.core = c, .done = done, .arg = arg, .begun = clock_mono(), .asleep = s->asleep};
     memcpy(cr->id, sb->id, sizeof cr->id);
     sandbox_use_template(sb, 1);
     get_box(sb, cr, from, s->boot || (from && !from->memory));

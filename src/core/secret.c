@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "core/egress.h"
 #include "core/internal.h"
+#include "core/keyfile.h"
 #include "crypto/seal.h"
 #include "store/store.h"
 #include <errno.h>
@@ -22,33 +23,9 @@ struct secrets { struct map by_name; unsigned char key[SEAL_KEY]; };
 
 /* ---- the key ------------------------------------------------------------------------------------------------------ */
 
-static int key_parse(const char *text, unsigned char key[SEAL_KEY], struct err *e)
-{
-    struct str s = str_trim((struct str){text, strcspn(text, "\r\n")});
-    if (s.n != 2 * SEAL_KEY || !hex_decode(s.p, s.n, key))
-        return err_set(e, E_INVALID, "the key for secrets must be %d hex digits", 2 * SEAL_KEY);
-    return 0;
-}
-
 static int key_load(struct core *c, unsigned char key[SEAL_KEY], struct err *e)
 {
-    if (*c->cfg.secrets_key)
-        return key_parse(c->cfg.secrets_key, key, e);
-    auto_free char *text = fd_slurp_at(c->home_fd, KEY_FILE, 256, NULL);
-    if (text) {
-        int rc = key_parse(text, key, e);
-        explicit_bzero(text, strlen(text));
-        return rc;
-    }
-    if (errno != ENOENT)
-        return err_sys(e, errno, KEY_FILE);
-    char hex[2 * SEAL_KEY + 2];
-    random_bytes(key, SEAL_KEY);
-    hex_encode(key, SEAL_KEY, hex);
-    auto_fd fd = openat(c->home_fd, KEY_FILE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    bool ok = fd >= 0 && fd_write_all(fd, hex, 2 * SEAL_KEY) && fd_write_all(fd, "\n", 1) && !fsync(fd);
-    explicit_bzero(hex, sizeof hex);
-    return ok ? 0 : err_sys(e, errno, KEY_FILE);
+    return *c->cfg.secrets_key ? keyfile_parse(c->cfg.secrets_key, "the key for secrets", key, e) : keyfile_load(c->home_fd, KEY_FILE, key, e);
 }
 
 /* ---- rows --------------------------------------------------------------------------------------------------------- */

@@ -63,7 +63,7 @@ static char *to_json(const struct snapshot *s)
     auto_free char *env = kv_to_json(&s->env), *options = kv_to_json(&s->options), *volumes = kv_to_json(&s->volumes);
     jw_init(&w, &b);
     jw_obj(&w);
-    jw_kv_str(&w, "sandbox", s->sandbox);
+    jw_kv_str(&w, "sandbox", *s->sandbox ? s->sandbox : NULL);
     jw_kv_str(&w, "parent", *s->parent ? s->parent : NULL);
     jw_kv_str(&w, "base", *s->base ? s->base : NULL);
     jw_kv_str(&w, "template_id", s->template_id);
@@ -71,6 +71,8 @@ static char *to_json(const struct snapshot *s)
     jw_kv_str(&w, "tier", tier_name(s->tier));
     jw_kv_bool(&w, "memory", s->memory);
     jw_kv_bool(&w, "deleted", s->deleted);
+    jw_kv_bool(&w, "bare", s->bare);
+    jw_kv_str(&w, "signer", *s->signer ? s->signer : NULL);
     jw_kv_u64(&w, "cpu_millis", s->cpu_millis);
     jw_kv_u64(&w, "memory_mib", s->memory_mib);
     jw_kv_u64(&w, "disk_mib", s->disk_mib);
@@ -118,11 +120,12 @@ static int get_kv(struct json *j, const char *key, struct kv *ret, struct err *e
 static int from_json(struct snapshot *s, const char *text, struct err *e)
 {
     auto_json j = json_parse_obj(text, strlen(text), e);
-    struct str template = {0}, tier = {0};
+    struct str template = {0}, tier = {0}, signer = {0};
     int64_t cpu, memory, disk, generation, mem_bytes, disk_bytes;
     if (!j || get_id(j, "sandbox", s->sandbox, e) || get_id(j, "parent", s->parent, e) || get_id(j, "base", s->base, e) ||
         get_id(j, "template_id", s->template_id, e) || json_str(j, "template", &template, true, e) || json_str(j, "tier", &tier, true, e) ||
         json_bool(j, "memory", false, &s->memory, e) || json_bool(j, "deleted", false, &s->deleted, e) ||
+        json_bool(j, "bare", false, &s->bare, e) || json_str(j, "signer", &signer, false, e) ||
         json_i64(j, "cpu_millis", 1, UINT32_MAX, 1, &cpu, e) || json_i64(j, "memory_mib", 1, UINT32_MAX, 1, &memory, e) ||
         json_i64(j, "disk_mib", 1, UINT32_MAX, 1, &disk, e) || json_i64(j, "generation", 0, INT64_MAX, 0, &generation, e) ||
         json_i64(j, "expires_ns", 0, INT64_MAX, 0, &s->expires_ns, e) || json_i64(j, "memory_bytes", 0, INT64_MAX, 0, &mem_bytes, e) ||
@@ -132,6 +135,7 @@ static int from_json(struct snapshot *s, const char *text, struct err *e)
     if (tier_parse(tier.p, &s->tier))
         return err_set(e, E_INVALID, "tier: unknown");
     s->template_name = xstrndup(template.p, template.n);
+    (void)snprintf(s->signer, sizeof s->signer, "%s", signer.p ? signer.p : "");
     s->cpu_millis = (uint32_t)cpu, s->memory_mib = (uint32_t)memory, s->disk_mib = (uint32_t)disk;
     s->generation = (uint64_t)generation, s->memory_bytes = (uint64_t)mem_bytes, s->disk_bytes = (uint64_t)disk_bytes;
     return 0;
@@ -151,6 +155,45 @@ static void use_template(const struct snapshot *s, int by)
     struct template *t = map_get(&s->core->templates, s->template_id);
     if (t)
         t->users = (unsigned)((int)t->users + by);
+}
+
+/* One order with sandboxes. */
+static void stamp(struct core *c, struct snapshot *s)
+{
+    s->created_ns = clock_wall();
+    if (s->created_ns <= c->last_created_ns)
+        s->created_ns = c->last_created_ns + 1;
+    c->last_created_ns = s->created_ns;
+}
+
+struct snapshot *snapshot_add(struct core *c, const struct snapshot *like)
+{
+    struct snapshot *s = xcalloc(1, sizeof *s);
+    *s = *like;
+    s->core = c;
+    s->making = true;
+    s->name = like->name ? xstrdup(like->name) : NULL;
+    s->template_name = xstrdup(like->template_name);
+    s->env = s->options = s->volumes = (struct kv){0};
+    kv_copy(&s->env, &like->env);
+    kv_copy(&s->options, &like->options);
+    stamp(c, s);
+    map_set(&c->snapshots, s->id, s);
+    use_template(s, 1);
+    return s;
+}
+
+int snapshot_name_free(struct core *c, const char *name, struct err *e)
+{
+    struct map_entry *en;
+    if (name && !name_ok(str_of(name)))
+        return err_set(e, E_INVALID, "name: must match [a-z0-9][a-z0-9-]{0,62}");
+    for (size_t i = 0; name && (en = map_next(&c->snapshots, &i));) {
+        const struct snapshot *s = en->value;
+        if (!s->deleted && ((s->name && !strcmp(s->name, name)) || !strcmp(s->id, name)))
+            return err_set(e, E_CONFLICT, "a snapshot named '%s' exists already", name);
+    }
+    return 0;
 }
 
 struct snapshot *snapshot_new(struct sandbox *sb, const struct snapshot_spec *how)
@@ -173,10 +216,7 @@ struct snapshot *snapshot_new(struct sandbox *sb, const struct snapshot_spec *ho
     s->making = true;
     s->cpu_millis = sb->cpu_millis, s->memory_mib = sb->memory_mib, s->disk_mib = sb->disk_mib;
     s->generation = sb->generation;
-    s->created_ns = clock_wall();
-    if (s->created_ns <= c->last_created_ns)
-        s->created_ns = c->last_created_ns + 1; /* one order with sandboxes */
-    c->last_created_ns = s->created_ns;
+    stamp(c, s);
     s->expires_ns = how->expires_s ? s->created_ns + (int64_t)how->expires_s * NS_PER_S : 0;
     kv_copy(&s->env, &sb->env);
     kv_copy(&s->options, &how->options);
@@ -347,6 +387,7 @@ void snapshots_collect(struct core *c)
             continue;
         snapshot_remove(s, NULL, NULL);
     }
+    templates_collect(c);
 }
 
 /* ---- time -------------------------------------------------------------------------------------------------------- */

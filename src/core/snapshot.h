@@ -23,7 +23,7 @@ struct snapshot {
     struct core *core;
     char id[22];
     char *name;                       /* or NULL */
-    char sandbox[22];                 /* it was taken of */
+    char sandbox[22];                 /* it was taken of; "": it came in a pack */
     char parent[22];                  /* the one its sandbox had taken or come from before: the tree; "" */
     char base[22];                    /* the one whose disk lies below its own; "" */
     char template_id[22];
@@ -31,6 +31,8 @@ struct snapshot {
     enum tier tier;
     bool memory, deleted, making;
     unsigned bearing;                 /* forks that are not over: it stays until they have answered */
+    bool bare;                        /* a container's that came in a pack: its template holds all its files, there is no layer */
+    char signer[64];                  /* of the pack it came in; "": it was taken here */
     uint32_t cpu_millis, memory_mib, disk_mib;
     uint64_t generation;              /* of its sandbox at the time */
     int64_t created_ns, expires_ns;   /* wall; 0: never */
@@ -84,7 +86,9 @@ void snapshots_recover(struct core *c);              /* after adoption */
 void snapshots_collect(struct core *c);              /* something that stood on one may be gone */
 void snapshots_free(struct core *c);
 
-/* -- of snapshot.c and snapshot_take.c alone -- */
+/* -- of snapshot.c, snapshot_take.c and pack_import.c alone -- */
+int snapshot_name_free(struct core *c, const char *name /* NULL: always */, struct err *e);
+struct snapshot *snapshot_add(struct core *c, const struct snapshot *like); /* a copy, made from elsewhere; `making` */
 struct snapshot *snapshot_new(struct sandbox *sb, const struct snapshot_spec *how);
 void snapshot_note_volumes(struct snapshot *s, const struct sandbox *sb);
 void snapshot_store(struct snapshot *s, void (*done)(void *arg, const struct err *e), void *arg);

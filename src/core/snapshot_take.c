@@ -445,19 +445,13 @@ static bool can_be_copied(const struct sandbox *sb)
 static int check(struct sandbox *sb, struct snapshot_spec *how, struct err *e)
 {
     bool without = sb->state == SB_PAUSED && !sb->life.memory;
-    struct map_entry *en;
     if (sb->tier == TIER_CONTAINER && how->memory_wanted)
         return err_set(e, E_UNSUPPORTED, "a container's memory cannot be kept: memory: false, or isolation vm");
     if (without && how->memory_wanted)
         return err_set(e, E_CONFLICT, "sandbox %s was paused without its memory: memory: false, or resume it first", sb->id);
     how->files_only |= sb->tier == TIER_CONTAINER || without;
-    if (how->name && !name_ok(str_of(how->name)))
-        return err_set(e, E_INVALID, "name: must match [a-z0-9][a-z0-9-]{0,62}");
-    for (size_t i = 0; how->name && (en = map_next(&sb->core->snapshots, &i));) {
-        const struct snapshot *s = en->value;
-        if (!s->deleted && ((s->name && !strcmp(s->name, how->name)) || !strcmp(s->id, how->name)))
-            return err_set(e, E_CONFLICT, "a snapshot named '%s' exists already", how->name);
-    }
+    if (snapshot_name_free(sb->core, how->name, e))
+        return -1;
     if (sb->core->stopping || sb->core->spawn_lost)
         return err_set(e, E_UNAVAILABLE, "the daemon is stopping");
     return can_be_copied(sb) ? 0 : transit_not_now(sb, sb->state == SB_PAUSED ? "copied in standby; resume it, or pause it to disk, first" : "copied", e);

@@ -157,6 +157,7 @@ static struct template *from_manifest(const struct manifest *m)
     t->user = text_or_null(m->user), t->workdir = text_or_null(m->workdir);
     t->start = text_or_null(m->start), t->ready = text_or_null(m->ready);
     t->content_key = text_or_null(m->content_key);
+    t->packed = t->retired = m->source == MANIFEST_PACK;
     struct err e;
     if (kernels_parse(m->kernels, &t->kernels, &e))
         log_warn("template %s: %s", t->id, e.msg);
@@ -176,13 +177,31 @@ static int load_one(void *arg, const char *tid, const struct manifest *m, const 
         log_warn("template %s is damaged and left out: %s", tid, why->msg);
         return 0;
     }
-    struct template *t = from_manifest(m), *old = template_find(c, t->name, NULL);
+    struct template *t = from_manifest(m), *old = t->packed ? NULL : template_find(c, t->name, NULL);
     map_set(&c->templates, t->id, t);
     if (old && old->created_ns > t->created_ns)
         t->retired = true;
     else if (old)
         old->retired = true;
     return 0;
+}
+
+struct template *template_adopt(struct core *c, const struct manifest *m)
+{
+    struct template *t = from_manifest(m);
+    map_set(&c->templates, t->id, t);
+    return t;
+}
+
+void templates_collect(struct core *c)
+{
+    struct map_entry *en;
+    struct err e;
+    for (size_t i = 0; (en = map_next(&c->templates, &i));) {
+        struct template *t = en->value;
+        if (t->packed && !t->users && !t->building && template_remove(c, t, NULL, NULL, &e))
+            log_warn("template %s: %s", t->id, e.msg);
+    }
 }
 
 int templates_load(struct core *c, struct err *e)

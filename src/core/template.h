@@ -23,6 +23,7 @@ struct template {
     bool warm_container, warm_vm;
     bool building;                        /* on disk, not proven yet: found by its id only, and its build's to remove */
     bool retired;                         /* another template took its name */
+    bool packed;                          /* came with a snapshot pack: found by its id only, and goes with the last that stands on it */
     unsigned users;                       /* live sandboxes and boxes standing on it */
 };
 void template_free(struct template *t);
@@ -53,4 +54,9 @@ struct build *build_recipe(struct core *c, const struct recipe_spec *s, const st
 /* image_fd: an OCI layout or docker-archive tar, seekable (taken). */
 struct build *build_import(struct core *c, const char *name, int image_fd, const struct build_ops *ops, void *arg, struct err *e);
 void build_cancel(struct build *b); /* the client left: stop it, leave nothing; no callback after this */
+struct manifest;
+/* The tree of a container's snapshot pack as a template of its own; m: what the one it stood on was. fd: a tar file (taken). */
+struct build *build_tree(struct core *c, const struct manifest *m, int fd, const struct build_ops *ops, void *arg, struct err *e);
+struct template *template_adopt(struct core *c, const struct manifest *m); /* its directory was just put in place */
+void templates_collect(struct core *c);                                   /* something that stood on a packed one may be gone */
 int build_tempfile(struct core *c, struct err *e); /* an unlinked file on the home's disk for uploads */

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const source_name[] = {[MANIFEST_BOOTSTRAP] = "bootstrap", [MANIFEST_RECIPE] = "recipe", [MANIFEST_IMPORT] = "import"};
+static const char *const source_name[] = {[MANIFEST_BOOTSTRAP] = "bootstrap", [MANIFEST_RECIPE] = "recipe", [MANIFEST_IMPORT] = "import", [MANIFEST_PACK] = "pack"};
 
 const char *manifest_source_name(enum manifest_source s)
 {
-    return s >= MANIFEST_BOOTSTRAP && s <= MANIFEST_IMPORT ? source_name[s] : "unknown";
+    return s >= MANIFEST_BOOTSTRAP && s <= MANIFEST_PACK ? source_name[s] : "unknown";
 }
 
 void manifest_fini(struct manifest *m)
@@ -143,7 +143,7 @@ static int parse_fields(struct json *root, struct manifest *m, struct err *e)
         return -1;
     m->size_bytes = (uint64_t)size;
     m->disk_min_mib = (uint32_t)disk;
-    for (int i = MANIFEST_BOOTSTRAP; i <= MANIFEST_IMPORT; i++)
+    for (int i = MANIFEST_BOOTSTRAP; i <= MANIFEST_PACK; i++)
         if (!strcmp(source, source_name[i]))
             m->source = (enum manifest_source)i;
     if (!m->source)

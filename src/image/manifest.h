@@ -18,7 +18,7 @@
 #define MANIFEST_ENV_MAX   256
 #define MANIFEST_TEXT_MAX  65536
 
-enum manifest_source { MANIFEST_BOOTSTRAP = 1, MANIFEST_RECIPE, MANIFEST_IMPORT };
+enum manifest_source { MANIFEST_BOOTSTRAP = 1, MANIFEST_RECIPE, MANIFEST_IMPORT, MANIFEST_PACK /* came with a snapshot pack */ };
 
 struct manifest {
     char id[MANIFEST_ID];       /* id_ok() */

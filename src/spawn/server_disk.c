@@ -93,8 +93,11 @@ int disk_template(struct server *s, const char *id, struct err *e)
         if (!strcmp(s->tmpl[i].id, id))
             return s->tmpl[i].mnt;
     auto_fd image = server_home_open(s, O_RDONLY, e, "templates/%s/rootfs.ext4", id);
-    if (image < 0)
+    struct stat st;
+    if (image < 0 || fstat(image, &st))
         return err_wrap(e, "template %s", id);
+    if (st.st_uid) /* it came in a pack; the host's kernel does not read what it did not write */
+        return err_set(e, E_UNSUPPORTED, "template %s came with the snapshot of a VM and is not for containers; isolation vm", id);
     auto_fd m = mount_image(image, true, s->scratch, e);
     if (m < 0)
         return err_wrap(e, "template %s", id);

@@ -45,6 +45,10 @@ http_handler vfiles_get, vfiles_put, vfiles_delete, vfiles_stat, vfiles_move, vf
 void put_attachments(struct jw *w, const struct sandbox *sb);
 /* snapshots.c */
 http_handler sandboxes_fork, snapshots_take, snapshots_list, snapshots_get, snapshots_delete;
+void put_snapshot(struct jw *w, const struct snapshot *s);
+struct snapshot *api_snapshot(struct api *a, struct http_stream *s); /* the one in the path; NULL: the answer is out */
+/* packs.c */
+http_handler packs_export, packs_import, signers_list, signers_put, signers_delete;
 /* templates.c, builds.c */
 http_handler templates_list, templates_get, templates_delete;
 http_handler templates_builtin, templates_build, templates_import;

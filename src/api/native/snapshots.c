@@ -11,12 +11,12 @@
 #define LIST_MAX 1000
 
 /* ---- rendering ---- */
-static void put_snapshot(struct jw *w, const struct snapshot *s)
+void put_snapshot(struct jw *w, const struct snapshot *s)
 {
     jw_obj(w);
     jw_kv_str(w, "id", s->id);
     jw_kv_str(w, "name", s->name);
-    jw_kv_str(w, "sandbox", s->sandbox);
+    jw_kv_str(w, "sandbox", *s->sandbox ? s->sandbox : NULL);
     jw_kv_str(w, "template", s->template_name);
     jw_kv_str(w, "template_id", s->template_id);
     jw_kv_str(w, "tier", tier_name(s->tier));
@@ -31,6 +31,7 @@ static void put_snapshot(struct jw *w, const struct snapshot *s)
     jw_kv_u64(w, "disk_bytes", s->disk_bytes);
     jw_kv_f64(w, "downtime_ms", tenths((double)s->downtime_ns / 1e6));
     jw_kv_u64(w, "users", snapshot_users(s));
+    jw_kv_str(w, "signer", *s->signer ? s->signer : NULL);
     jw_end(w);
 }
 
@@ -118,7 +119,7 @@ void snapshots_list(struct http_stream *s, void *a)
     reply_json(s, 200, &b);
 }
 
-static struct snapshot *find(struct api *a, struct http_stream *s)
+struct snapshot *api_snapshot(struct api *a, struct http_stream *s)
 {
     struct err e;
     struct str id = http_param(s, "snapshot");
@@ -134,7 +135,7 @@ static struct snapshot *find(struct api *a, struct http_stream *s)
 
 void snapshots_get(struct http_stream *s, void *a)
 {
-    struct snapshot *sn = find(a, s);
+    struct snapshot *sn = api_snapshot(a, s);
     struct buf b = {0};
     struct jw w;
     if (!sn)
@@ -160,7 +161,7 @@ static void on_deleted(void *arg, const struct err *e)
 void snapshots_delete(struct http_stream *s, void *a)
 {
     struct err e;
-    struct snapshot *sn = find(a, s);
+    struct snapshot *sn = api_snapshot(a, s);
     if (!sn)
         return;
     struct req *r = req_new(a, s, sizeof *r, NULL);

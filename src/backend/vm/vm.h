@@ -183,6 +183,28 @@ void vm_start_from(struct vm_host *h, const char *snapshot_id, bool boot, const 
 /* What lies in snapshots/<sid>: facts, and that its manifest can be read. Blocks. */
 int vm_snapshot_read(struct vm_host *h, const char *snapshot_id, struct vm_saved *ret, struct err *e);
 
+/* ---- packs: a snapshot that leaves, or comes from elsewhere (image/pack.h). All of it blocks but vm_unpack_new. ---- */
+
+struct vm_pack { /* what a snapshot stands on, opened; -1: not there */
+    int image, ram, devices, boot, state, pages; /* the template's image; its variant's files; the snapshot's memory */
+    unsigned n;                                  /* machines: those below it, lowest first, and itself */
+    int disk[SP_LAYERS_MAX + 1];
+    char *variant, *text[SP_LAYERS_MAX + 1];     /* their manifests */
+};
+int vm_pack_open(int home_fd, const char *snapshot_id, struct vm_pack *ret, struct err *e); /* vm_pack_close also after a failure */
+void vm_pack_close(struct vm_pack *p);
+
+struct vm_unpack; /* keeps what this host is, so that workers can ask */
+struct vm_unpack *vm_unpack_new(const struct vm_host *h);
+void vm_unpack_free(struct vm_unpack *u); /* NULL is fine */
+/* Can it be used here? E_CONFLICT names what differs. spec: as the pack has it. Before anything of it is written. */
+int vm_unpack_fit(struct vm_unpack *u, const struct vm_spec *spec, bool memory, const char *variant, char *const *machine, unsigned n, struct err *e);
+const char *vm_unpack_key(const struct vm_unpack *u);
+bool vm_unpack_same(const struct vm_unpack *u, int home_fd, const char *template_id); /* that template here has the very same variant */
+/* Directories with the files of a pack get their manifests, with ids of this home, and are checked. */
+int vm_unpack_variant(struct vm_unpack *u, int dir, int image, const char *template_id, struct err *e);
+int vm_unpack_machine(struct vm_unpack *u, unsigned i, int dir, const char *template_id, const char (*ids)[22], struct err *e);
+
 /* Take over a VM of an earlier daemon: fds from SP_ATTACH (pidfd, chan, qmp; moved, also on failure). v may be NULL
  * when its variant is no longer loaded (a slot that was never restored is then useless: free it). Done when QEMU
  * answered; vm_run_state() then tells whether it runs. */

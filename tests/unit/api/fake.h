@@ -17,6 +17,8 @@
 #include "core/isolate.h"
 #include "core/sandbox.h"
 #include "core/fork.h"
+#include "core/pack.h"
+#include "core/signer.h"
 #include "core/snapshot.h"
 #include "core/template.h"
 #include "core/volume.h"
@@ -524,6 +526,51 @@ int sandbox_rollback(struct sandbox *sb, const struct snapshot *s, bool boot, sa
     SN.back = done, SN.arg = arg, SN.boot = boot;
     return fake_refuses(e) ? -1 : 0;
 }
+
+/* pack.h, signer.h: what the test says of a pack; one trusted key, "friend" */
+struct pack_export { struct pack_export_ops ops; void *arg; };
+struct pack_import { struct pack_import_ops ops; void *arg; };
+static struct { struct pack_export out; struct pack_import in; unsigned asked, cancels; bool full, ended; struct buf name, got, trusted; } PK;
+struct pack_export *pack_export_start(struct snapshot *s, const struct pack_export_ops *ops, void *arg, struct err *e)
+{
+    (void)s;
+    PK.out = (struct pack_export){*ops, arg};
+    return fake_refuses(e) ? NULL : &PK.out;
+}
+void pack_export_more(struct pack_export *x) { (void)x; PK.asked++; }
+void pack_export_cancel(struct pack_export *x) { (void)x; PK.cancels++; }
+struct pack_import *pack_import_start(struct core *c, const char *name, const struct pack_import_ops *ops, void *arg, struct err *e)
+{
+    (void)c;
+    PK.in = (struct pack_import){*ops, arg};
+    fake_set(&PK.name, name);
+    PK.got.n = 0, PK.ended = false;
+    return fake_refuses(e) ? NULL : &PK.in;
+}
+bool pack_import_push(struct pack_import *im, const void *p, size_t n) { (void)im; buf_put(&PK.got, p, n); return PK.full; }
+void pack_import_end(struct pack_import *im) { (void)im; PK.ended = true; }
+void pack_import_cancel(struct pack_import *im) { (void)im; PK.cancels++; }
+int signer_own(struct core *c, struct signer *ret, struct err *e)
+{
+    (void)c;
+    *ret = (struct signer){.name = SIGNER_OWN, .key = "00ff"};
+    return fake_refuses(e) ? -1 : 0;
+}
+int signer_list(struct core *c, struct signer *ret, size_t max, size_t *n, struct err *e)
+{
+    (void)c, (void)max, (void)e;
+    ret[0] = (struct signer){.name = "friend", .key = "11ee"};
+    *n = 1;
+    return 0;
+}
+int signer_trust(struct core *c, const char *name, const char *key, struct err *e)
+{
+    (void)c;
+    PK.trusted.n = 0;
+    buf_printf(&PK.trusted, "%s=%s", name, key);
+    return fake_refuses(e) ? -1 : 0;
+}
+int signer_distrust(struct core *c, const char *name, struct err *e) { (void)c; return strcmp(name, "friend") ? err_set(e, E_NOT_FOUND, "no such key") : 0; }
 
 /* volume.h: one volume, "data"; opening and the rest wait for the test */
 static struct volume fake_volume = {.id = "v00000000000000000001", .name = (char *)(uintptr_t)"data", .state = VOL_READY, .size_mib = 64,

@@ -1,4 +1,5 @@
 /* Snapshots and forks over HTTP: what is asked of core, and how its answers look. */
+#include "base/cleanup.h"
 #include "fake.h"
 
 TEST(api, a_snapshot_is_taken_and_shown)
@@ -108,6 +109,74 @@ TEST(api, a_sandbox_is_rolled_back)
     fake_snapshot.memory = false;
     fx_ask(x, "POST", "/v1/sandboxes/box/rollback", "{\"snapshot\":\"first\",\"memory\":true}");
     HAS(x, "HTTP/1.1 400");
+    fx_free(x);
+}
+
+TEST(api, a_pack_goes_out_as_the_client_takes_it)
+{
+    struct fx *x = fx_new();
+    struct err e;
+    fx_begin(x, "GET", "/v1/snapshots/first/pack", NULL);
+    PK.out.ops.opened(PK.out.arg, 7);
+    CHECK_INT(PK.asked, 1);
+    PK.out.ops.data(PK.out.arg, "HUTCHPK", 7);
+    CHECK_INT(PK.asked, 2);
+    PK.out.ops.done(PK.out.arg, NULL);
+    fx_until(x, "HUTCHPK");
+    HAS(x, "Content-Length: 7\r\n");
+    HAS(x, "application/vnd.hutch.pack");
+    fx_begin(x, "GET", "/v1/snapshots/first/pack", NULL);
+    err_set(&e, E_CONFLICT, "it lacks something");
+    PK.out.ops.done(PK.out.arg, &e);
+    fx_until(x, "HTTP/1.1 409");
+    fx_ask(x, "GET", "/v1/snapshots/other/pack", NULL);
+    HAS(x, "HTTP/1.1 404");
+    /* whoever does not read is not sent more */
+    fx_begin(x, "GET", "/v1/snapshots/first/pack", NULL);
+    PK.asked = 0;
+    PK.out.ops.opened(PK.out.arg, 64 << 20);
+    auto_free char *piece = xcalloc(1, 1 << 20);
+    unsigned sent = 0;
+    for (; sent < 32 && PK.asked > sent; sent++)
+        PK.out.ops.data(PK.out.arg, piece, 1 << 20);
+    CHECK(sent < 32);
+    fx_close(x);
+    CHECK_INT(PK.cancels, 1);
+    fx_free(x);
+}
+
+TEST(api, a_pack_comes_in)
+{
+    struct fx *x = fx_new();
+    struct err e;
+    fx_begin(x, "POST", "/v1/snapshots/import?name=mine", "HUTCHPK and more");
+    fx_turn(x, 5);
+    CHECK_STR(PK.name.p, "mine");
+    CHECK_INT(PK.got.n, 16);
+    CHECK(PK.ended);
+    PK.in.ops.done(PK.in.arg, &fake_snapshot, NULL);
+    fx_until(x, "HTTP/1.1 201");
+    HAS(x, "\"signer\":null");
+    fx_begin(x, "POST", "/v1/snapshots/import", "x");
+    fx_turn(x, 5);
+    CHECK_STR(PK.name.p, "-");
+    err_set(&e, E_DENIED, "signed by a stranger");
+    PK.in.ops.done(PK.in.arg, NULL, &e);
+    fx_until(x, "HTTP/1.1 403");
+    HAS(x, "stranger");
+    fx_begin(x, "POST", "/v1/snapshots/import", "x");
+    fx_turn(x, 5);
+    PK.cancels = 0;
+    fx_close(x);
+    CHECK_INT(PK.cancels, 1);
+    fx_free(x);
+}
+
+TEST(api, signers_are_shown)
+{
+    struct fx *x = fx_new();
+    fx_ask(x, "GET", "/v1/signers", NULL);
+    HAS(x, "{\"own\":\"00ff\",\"signers\":[{\"name\":\"friend\",\"key\":\"11ee\"}]}");
     fx_free(x);
 }
 
