@@ -189,6 +189,9 @@ static bool allowed_by_binding(struct conn *c)
 {
     const char *names[NAMES_MAX];
     size_t n = binds_names(&c->box->binds, &c->dst, clock_mono(), names, NAMES_MAX);
+    for (size_t i = 0; i < n; i++)
+        if (policy_injects_host(c->box->own, str_of(names[i]), c->port))
+            return false; /* it may be the one that secrets are put in for: that must be seen */
     for (size_t i = 0; i < n; i++) {
         struct policy_ask q = {.name = str_of(names[i]), .addr = &c->dst, .port = c->port, .proto = PROTO_TCP};
         struct policy_verdict v = ask(c, &q);

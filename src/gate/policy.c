@@ -41,6 +41,8 @@ static bool path_plain(struct str p)
 static bool path_match(const char *rule, struct str path)
 {
     size_t n = strlen(rule);
+    if (*rule == '=')
+        return str_eqz(path, rule + 1);
     if (*rule == '*')
         return path.n >= n - 1 && !memcmp(path.p + path.n - (n - 1), rule + 1, n - 1);
     bool loose = n && rule[n - 1] == '*';
@@ -248,8 +250,8 @@ static void needs_injection(const struct policy *p, const struct policy_ask *q, 
         return;
     if (q->name.n && q->proto == PROTO_TLS && policy_injects_host(p, q->name, q->port))
         v->intercept = v->by_name = true;
-    for (size_t i = 0; i < p->ninject && !q->name.n && !q->looked && q->proto == PROTO_TCP; i++)
-        if (scope_port(&p->inject[i].scope, q->port))
+    for (size_t i = 0; i < p->ninject && !q->looked && q->proto == PROTO_TCP; i++)
+        if (scope_port(&p->inject[i].scope, q->port) && (!q->name.n || name_match(str_of(p->inject[i].domain), q->name)))
             v->answer = ANSWER_LOOK;
 }
 

@@ -14,8 +14,8 @@
  *         CIDR datagrams too, of an allowed domain as tcp; udp: datagrams, of a domain only with ports and only to addresses
  *         the resolver gave out for it. Port 53 is always the resolver's.
  *     "methods": ["GET"], "paths": ["/v1/"]   HTTP only, allow only; over TLS this needs interception (policy_intercepts).
- *         "/v1" matches /v1 and what is below it, "/v1/" what is below it, "/v1*" any path that begins so; a star and then
- *         "/info" any that ends so. A request whose path could be read in two ways (dot segments, "//", encoded slashes or dots)
+ *         "/v1" matches /v1 and what is below it, "/v1/" what is below it, "/v1*" any path that begins so, "=/v1" that path
+ *         alone; a star and then "/info" any that ends so. A request whose path could be read in two ways (dot segments, "//", encoded slashes or dots)
  *         matches no rule with paths.
  *     "final": true                 deny only: not overruled by any allow
  *     "id": "word"                  shown in the log instead of the rule's own text

@@ -106,7 +106,7 @@ static bool path_ok(struct str s)
     for (size_t i = 0; i < s.n; i++)
         if ((unsigned char)s.p[i] <= ' ' || (unsigned char)s.p[i] >= 127 || s.p[i] == '?' || s.p[i] == '#')
             return false;
-    return s.n && s.n <= 1024 && (s.p[0] == '/' || (s.n > 2 && s.p[0] == '*' && s.p[1] == '/' && s.p[s.n - 1] != '*'));
+    return s.n && s.n <= 1024 && (s.p[0] == '/' || (s.n > 1 && s.p[0] == '=' && s.p[1] == '/') || (s.n > 2 && s.p[0] == '*' && s.p[1] == '/' && s.p[s.n - 1] != '*'));
 }
 
 static int words(struct json *obj, const char *key, char **out, uint8_t *n, bool (*ok)(struct str), const char *why, struct err *e)

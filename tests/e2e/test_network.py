@@ -87,6 +87,30 @@ def allow_list(t):
 
 @TIERS
 @gated
+def vercel_forms(t):
+    o = t.outside
+    box = t.box(network={"allow": {"api.allowed.test": [{"match": {"path": {"startsWith": "/v1"}}, "transform": [{"headers": {"authorization": "Bearer hidden-7"}}]}], "other.test": []},
+                         "subnets": {"allow": [o.net], "deny": [o.ip(20)]}})
+    r = inside(box, """
+        R["in"] = tls("api.allowed.test", "api.allowed.test", path="/v1/x", ca="/etc/ssl/certs/ca-certificates.crt")
+        R["out"] = tls("api.allowed.test", "api.allowed.test", path="/v2")
+        R["name"] = query("shared.test")
+        R["range"] = tcp((O.web, 7), b"x")
+        R["deny"] = tcp((O.other, 7), b"x")
+    """, web=o.ip(), other=o.ip(20))
+    equal((r["in"][0], r["out"][0], r["name"][0], r["range"]), (200, 200, 3, "x"), r)
+    lacks(json.loads(r["out"][1])["headers"], "authorization")
+    lacks(r["in"][1], "hidden-7", "masked on the way back")
+    equal([h["data"].decode().split("uthorization: ")[1].split("\r")[0] for h in o.hits if b"/v1/x" in h["data"]], ["Bearer hidden-7"])
+    true(r["deny"] != "x", "a denied range wins")
+    lacks(json.dumps(box.info()["network"]), "hidden-7")
+    for form, mode in (("deny-all", "none"), ({"mode": "allow-all"}, "open")):
+        equal(t.c.put(f"{box.p}/network", form)["network"], {"mode": mode})
+    contains(str(refuses("unsupported", t.c.put, f"{box.p}/network", {"allow": {"a.test": [{"forwardURL": "https://x.test"}]}})), "sent elsewhere")
+
+
+@TIERS
+@gated
 def live_change_cuts_what_is_now_denied(t):
     o = t.outside
     box = t.box(network={"mode": "open"})

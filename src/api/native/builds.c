@@ -288,10 +288,10 @@ static int read_network(struct building *st, struct network_spec *ret, struct er
 {
     if (!st->has_network)
         return 0;
-    auto_json j = body_parse(st->network.p, st->network.n, "Network", e);
+    auto_json j = json_parse(st->network.p, st->network.n, e);
     if (!j)
         return err_wrap(e, "network");
-    return network_parse(api_core(st->r.api), j, ret, e);
+    return native_network(st->r.api, j, ret, e);
 }
 
 static void on_form_end(struct http_stream *s, void *arg)

@@ -14,6 +14,10 @@ extern const size_t native_nroutes;
 
 /* sandboxes.c */
 http_handler sandboxes_create, sandboxes_list, sandboxes_get, sandboxes_patch, sandboxes_delete, sandboxes_timeout, sandboxes_keepalive, sandboxes_pause, sandboxes_resume, sandboxes_recover, sandboxes_rollback;
+struct json;
+struct network_spec;
+/* A policy in our form, or in Vercel's (api/vercel/network.h). */
+int native_network(struct api *a, struct json *j, struct network_spec *ret, struct err *e);
 void put_sandbox(struct jw *w, const struct sandbox *sb);
 void put_time(struct jw *w, const char *key, int64_t wall_ns); /* 0: null */
 /* exec.c, exec_stream.c */

@@ -2,6 +2,7 @@
 #include "api/native/native.h"
 #include "api/params.h"
 #include "api/schema.h"
+#include "api/vercel/network.h"
 #include "base/cleanup.h"
 #include "core/egress_log.h"
 #include "core/network.h"
@@ -13,6 +14,18 @@
 #define EGRESS_MAX 1000
 
 /* ---- policy ---- */
+int native_network(struct api *a, struct json *j, struct network_spec *ret, struct err *e)
+{
+    auto_buf text = {0};
+    auto_json ours = NULL;
+    if (vercel_network_is(j)) {
+        if (vercel_network(j, &text, e) || !(j = ours = json_parse_obj(text.p, text.n, e)))
+            return -1;
+    } else if (json_kind(j) != JSON_OBJ)
+        return json_fail(j, e, "not an object");
+    return schema_only(j, "Network", e) ? -1 : network_parse(api_core(a), j, ret, e);
+}
+
 void network_get(struct http_stream *s, void *a)
 {
     struct sandbox *sb = api_sandbox(a, s);
@@ -59,8 +72,8 @@ static void on_network_body(struct http_stream *s, void *arg, const char *p, siz
     struct sandbox *sb = api_sandbox(a, s);
     if (!sb)
         return;
-    auto_json j = body_parse(p, n, "Network", &e);
-    if (!j || network_parse(api_core(a), j, &spec, &e)) {
+    auto_json j = n ? json_parse(p, n, &e) : json_parse("{}", 2, &e);
+    if (!j || native_network(a, j, &spec, &e)) {
         problem_about(s, &e, ABOUT_NETWORK);
         return;
     }

@@ -146,10 +146,8 @@ static int read_seconds(struct json *j, const char *key, uint32_t *ret, struct e
 
 static int read_network(struct api *a, struct json *j, struct network_spec *ret, struct err *e)
 {
-    struct json *net = NULL;
-    if (json_obj(j, "network", &net, false, e) || (net && schema_only(net, "Network", e)))
-        return -1;
-    return network_parse(api_core(a), net, ret, e);
+    struct json *net = json_get(j, "network");
+    return net ? native_network(a, net, ret, e) : network_parse(api_core(a), NULL, ret, e);
 }
 
 /* Who may reach ports inside: everybody who can reach us, or those with a token that `url` tells. */

@@ -309,6 +309,28 @@ TEST(policy, writes_what_it_reads)
     }
 }
 
+TEST(policy, a_host_with_secrets_is_looked_into_whatever_else_allows_it)
+{
+    static const char *const p[] = {"{\"mode\":\"open\",\"inject\":[{\"domain\":\"a.example\",\"secret\":\"s\",\"header\":\"x\"}]}",
+                                    "{\"allow\":[\"a.example\",\"0.0.0.0/0\"],\"inject\":[{\"domain\":\"a.example\",\"secret\":\"s\",\"header\":\"x\"}]}"};
+    for (size_t i = 0; i < 2; i++) {
+        CHECK_INT(ASK(p[i], .addr = PUB, .port = 443), ANSWER_LOOK);
+        CHECK_INT(ASK(p[i], .name = "a.example", .addr = PUB, .port = 443), ANSWER_LOOK);
+        CHECK_INT(ASK(p[i], .name = "b.example", .addr = PUB, .port = 443), ANSWER_ALLOW);
+        CHECK_INT(ASK(p[i], .addr = PUB, .port = 444), ANSWER_ALLOW);
+        CHECK(ask(p[i], (struct q){.name = "a.example", .addr = PUB, .port = 443, .proto = PROTO_TLS}).intercept);
+    }
+}
+
+TEST(policy, a_path_alone)
+{
+    const char *j = "{\"allow\":[{\"domain\":\"a.example\",\"paths\":[\"=/me\"]}]}";
+    CHECK_INT(ASK(j, .name = "a.example", .addr = PUB, .port = 80, .proto = PROTO_HTTP, .method = "GET", .path = "/me"), ANSWER_ALLOW);
+    CHECK_INT(ASK(j, .name = "a.example", .addr = PUB, .port = 80, .proto = PROTO_HTTP, .method = "GET", .path = "/me/x"), ANSWER_DENY);
+    CHECK_INT(ASK(j, .name = "a.example", .addr = PUB, .port = 80, .proto = PROTO_HTTP, .method = "GET", .path = "/m"), ANSWER_DENY);
+    refused("{\"allow\":[{\"domain\":\"a.b\",\"paths\":[\"=me\"]}]}", 0, "paths");
+}
+
 TEST(policy, special_names_need_their_own_rule)
 {
     CHECK(!resolves("{\"mode\":\"open\"}", "metadata.google.internal"));
