@@ -1,11 +1,13 @@
 /* hutch-untar: one archive from descriptor 0 into the current directory. The
  * spawner starts it inside the jail with the new file system as its directory.
  *
- *   hutch-untar [--max-bytes N] [--max-files N] [--no-owner] [--oci | --image]
+ *   hutch-untar [--max-bytes N] [--max-files N] [--no-owner] [--oci | --image | --onto]
  *
  *   --oci     a single layer: obey whiteouts
  *   --image   descriptor 0 is a seekable image archive (OCI layout or
  *             docker-archive): apply all its layers
+ *   --onto    descriptor 0 is a difference (image/difference.h), the directory
+ *             holds the tree it is told against
  *
  * stdout, one line each:
  *   progress <bytes> <files>              at most ten a second, and at the end
@@ -18,6 +20,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/str.h"
+#include "image/difference.h"
 #include "image/import.h"
 #include "image/untar.h"
 #include <fcntl.h>
@@ -85,7 +88,7 @@ static int run(int argc, char **argv, struct err *e)
 {
     struct untar u;
     struct oci_config config;
-    bool image = false;
+    bool image = false, onto = false;
     int64_t next = 0;
     int root = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
@@ -105,11 +108,13 @@ static int run(int argc, char **argv, struct err *e)
             u.oci = true;
         } else if (!strcmp(a, "--image")) {
             image = true;
+        } else if (!strcmp(a, "--onto")) {
+            onto = true;
         } else {
             return err_set(e, E_INVALID, "unknown option");
         }
     }
-    int rc = image ? import_image(&u, STDIN_FILENO, &config, e) : untar_fd(&u, STDIN_FILENO, e);
+    int rc = image ? import_image(&u, STDIN_FILENO, &config, e) : onto ? untar_onto(&u, STDIN_FILENO, e) : untar_fd(&u, STDIN_FILENO, e);
     if (rc == 0 && !u.st.files)
         rc = err_set(e, E_INVALID, "the archive is empty");
     untar_fini(&u);

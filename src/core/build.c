@@ -435,22 +435,24 @@ static void pack_started(void *arg, const struct sp_rep *rep, int *fds, int nfds
         return;
     if (rep->rc) {
         b->pack_running = false;
-        build_fail(b, &rep->err);
+        if (!b->recipe || !recipe_again(b->recipe))
+            build_fail(b, &rep->err);
         return;
     }
     if (nfds >= 1)
         lines_start(&b->pack_lines, b->core->loop, take_fd(&fds[0]), on_pack_line, NULL, b);
 }
 
-int build_pack(struct build *b, int fd, unsigned mode, struct err *e)
+int build_pack(struct build *b, int fd, unsigned mode, const char *base, struct err *e)
 {
     struct sp_req q = {.op = SP_PACK};
     char dir[80];
     (void)snprintf(dir, sizeof dir, "templates/%s.tmp", b->t->id);
-    if (mkdirat(b->core->home_fd, dir, 0755))
+    if (mkdirat(b->core->home_fd, dir, 0755) && errno != EEXIST) /* there: a second try */
         return err_sys(e, errno, "making the template's folder");
     memcpy(q.u.pack.template_id, b->t->id, sizeof b->t->id);
     q.u.pack.size_mib = PACK_MIB, q.u.pack.slack_mib = SLACK_MIB, q.u.pack.mode = mode;
+    (void)snprintf(q.u.pack.base_id, sizeof q.u.pack.base_id, "%s", base ? base : "");
     struct ref *r = ref_new(b->core, b->t->id);
     if (spawn_call(b->core->spawn, &q, &fd, 1, pack_started, r, e)) {
         (void)ref_take(r);
@@ -458,6 +460,28 @@ int build_pack(struct build *b, int fd, unsigned mode, struct err *e)
     }
     b->pack_running = true;
     return 0;
+}
+
+static void cleared(void *arg, const struct sp_rep *rep, int *fds, int nfds)
+{
+    struct build *b = build_take(arg);
+    (void)fds, (void)nfds;
+    if (b && rep->rc)
+        build_fail(b, &rep->err);
+    else if (b && b->recipe)
+        recipe_whole(b->recipe);
+}
+
+void build_clear(struct build *b)
+{
+    struct sp_req q = {.op = SP_REMOVE};
+    struct err e;
+    memcpy(q.u.id.id, b->t->id, sizeof b->t->id);
+    struct ref *r = ref_new(b->core, b->t->id);
+    if (!spawn_call(b->core->spawn, &q, NULL, 0, cleared, r, &e))
+        return;
+    (void)ref_take(r);
+    build_fail(b, &e);
 }
 
 static void tool_started(void *arg, const struct sp_rep *rep, int *fds, int nfds)
@@ -473,7 +497,7 @@ static void tool_started(void *arg, const struct sp_rep *rep, int *fds, int nfds
         return;
     }
     lines_start(&b->tool_lines, b->core->loop, take_fd(&fds[1]), on_tool_line, NULL, b);
-    if (!b->kernel_stage && build_pack(b, fds[0], SP_PACK_TAR, &e))
+    if (!b->kernel_stage && build_pack(b, fds[0], SP_PACK_TAR, NULL, &e))
         build_fail(b, &e);
 }
 
@@ -559,6 +583,9 @@ static void pack_ended(struct build *b, const struct sp_exit *ex)
         build_packed(b);
         return;
     }
+    lines_stop(&b->pack_lines);
+    if (b->recipe && recipe_again(b->recipe))
+        return;
     if (b->err.code)
         e = b->err;
     else
@@ -651,7 +678,7 @@ struct build *build_import(struct core *c, const char *name, int image_fd, const
     if (!b)
         return NULL;
     build_stage(b, 5, 80);
-    if (lseek(fd, 0, SEEK_SET) < 0 || build_pack(b, fd, SP_PACK_IMAGE, e)) {
+    if (lseek(fd, 0, SEEK_SET) < 0 || build_pack(b, fd, SP_PACK_IMAGE, NULL, e)) {
         b->done = true;
         build_free(b);
         return NULL;

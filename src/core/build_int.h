@@ -31,10 +31,13 @@ void build_progress(struct build *b, int within /* 0..100 of this stage */, cons
 void build_stage(struct build *b, int low, int high);
 void build_log(struct build *b, const char *line);
 /* Hand a tar stream (or image) to the packer; the build goes on by itself when it has ended. fd stays the caller's. */
-int build_pack(struct build *b, int fd, unsigned mode, struct err *e);
+int build_pack(struct build *b, int fd, unsigned mode, const char *base /* SP_PACK_ONTO: whose image */, struct err *e);
 /* The pack has ended well and (if there was one) its source too. */
 void build_packed(struct build *b);
 void recipe_run_free(struct recipe_run *r);
+bool recipe_again(struct recipe_run *r); /* the packer could not use the difference: true, the whole tree comes instead */
+void recipe_whole(struct recipe_run *r); /* now */
+void build_clear(struct build *b);       /* what is left of its packer goes, then recipe_whole */
 bool recipe_run_finished(const struct recipe_run *r); /* its export has ended; build_packed may go on */
 struct build *build_take(void *ref); /* by its template's id; NULL if it is over. Frees the reference */
 struct build *build_new(struct core *c, const char *name, const char *source, const struct build_ops *ops, void *arg, struct err *e);

@@ -1,7 +1,11 @@
 /* Recipe builds: the steps run inside a sandbox started from the parent
- * template, never on the host; then a tar of its root goes to the packer. */
+ * template, never on the host; then what differs from the parent goes to the
+ * packer (image/difference.h), or a tar of its whole root where that cannot be
+ * told: tools are missing inside, or the packer found that the result is not
+ * what the guest says it is. */
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/enc.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -46,6 +50,9 @@ struct recipe_run {
     struct buf queue;
     size_t queue_at;
     bool exporting, export_ended, finished;
+    bool whole;          /* the tree, not a difference */
+    bool again;          /* the difference was of no use; the rest of the attempt is awaited */
+    int64_t since_ns;    /* what changed later than this may differ from the parent; wall */
 };
 
 bool recipe_run_finished(const struct recipe_run *r) { return r->finished; }
@@ -438,6 +445,12 @@ static void export_done(void *arg, const struct err *e)
         build_fail(r->build, e);
         return;
     }
+    if (r->again || (r->failed_exit && !r->whole)) {
+        r->export_ended = true;
+        pipe_flush(r);
+        (void)recipe_again(r);
+        return;
+    }
     if (r->failed_exit && r->status != 1) { /* 1: a file changed while it was read, which is no error here */
         fail(r, E_GUEST, "reading the built file system failed with status %d: %.120s", r->status, r->tail);
         return;
@@ -447,10 +460,39 @@ static void export_done(void *arg, const struct err *e)
     build_packed(r->build); /* waits for the packer if that is not through yet */
 }
 
+bool recipe_again(struct recipe_run *r)
+{
+    if (!r->exporting || r->whole)
+        return false;
+    r->again = true;
+    if (!r->x && !r->build->pack_running) /* else whichever of the two is left comes here too */
+        build_clear(r->build);
+    return true;
+}
+
+void recipe_whole(struct recipe_run *r)
+{
+    pipe_close(r);
+    r->queue.n = r->queue_at = 0;
+    r->again = r->export_ended = false;
+    r->whole = true;
+    r->build->err = (struct err){0};
+    build_log(r->build, "the whole file system is packed, not what changed in it");
+    export_start(r);
+}
+
 static void export_start(struct recipe_run *r)
 {
     static const struct exec_ops ops = {.output = export_output, .exited = on_exited, .done = export_done};
-    auto_free char *all = xasprintf("%srm -rf " CONTEXT "; %s", trust_undo, spool_root);
+    /* needs GNU's find and tar; status 1 of tar (a file changed) is for the packer to judge */
+    static const char changed[] = "cd /; find --version 2>/dev/null | grep -q GNU && tar --version 2>/dev/null | grep -q GNU || exit 3; "
+                           "t=$(mktemp -d /run/hutch-XXXXXX) || exit 3; printf '.\\0' >$t/changed; "
+                           "find . -xdev \\( -path ./proc -o -path ./sys -o -path ./dev -o -path ./run \\) -prune -o \\( -type f -o -type d -o -type l \\) "
+                           "-fprintf $t/tree '%%y %%m %%U %%G %%s %%T@ %%P\\0' -newerct @%lld.%09lld -fprint0 $t/more || exit 3; cat $t/more >>$t/changed; "
+                           "printf 'tree %%s\\n' $(stat -c %%s $t/tree); cat $t/tree; "
+                           "tar --null --no-recursion --numeric-owner --xattrs --xattrs-include='*' -cf - -T $t/changed; s=$?; rm -rf $t; [ $s -le 1 ]";
+    auto_free char *how = r->whole ? xstrdup(spool_root) : xasprintf(changed, (long long)(r->since_ns / NS_PER_S), (long long)(r->since_ns % NS_PER_S));
+    auto_free char *all = xasprintf("%srm -rf " CONTEXT "; %s", trust_undo, how);
     char *argv[] = {(char[]){"/bin/sh"}, (char[]){"-c"}, all, NULL};
     struct exec_spec s = {.argv = argv, .user = "root", .cwd = "/", .timeout_ms = STEP_MS};
     struct sandbox *sb = box(r);
@@ -467,7 +509,7 @@ static void export_start(struct recipe_run *r)
     io_init(&r->pipe_io, r->build->core->loop, p[1], on_pipe, r);
     build_stage(r->build, 60, 80);
     build_progress(r->build, 0, "packing the file system");
-    int rc = build_pack(r->build, p[0], SP_PACK_TAR, &e);
+    int rc = build_pack(r->build, p[0], r->whole ? SP_PACK_TAR : SP_PACK_ONTO, r->build->t->parent, &e);
     (void)close(p[0]);
     r->failed_exit = false;
     if (rc || !(r->x = exec_start(sb, &s, &ops, r, &e)))
@@ -558,6 +600,7 @@ struct build *build_recipe(struct core *c, const struct recipe_spec *s, const st
     struct recipe_run *r = b->recipe = xcalloc(1, sizeof *r);
     *r = (struct recipe_run){.build = b, .recipe = rec, .parsed = true, .context_fd = take_fd(&ctx), .pipe_w = -1};
     b->t->parent = xstrdup(parent->id);
+    r->since_ns = parent->created_ns < clock_wall() ? parent->created_ns : clock_wall(); /* its image was complete before */
     b->t->content_key = content_key(parent, s, r->context_fd);
     b->t->user = parent->user ? xstrdup(parent->user) : NULL;
     b->t->workdir = parent->workdir ? xstrdup(parent->workdir) : NULL;

@@ -113,8 +113,9 @@ struct sp_page { char after[SP_ID]; };
 struct sp_listing { uint32_t n; uint32_t more; struct sp_info item[SP_LIST_MAX]; };
 struct sp_limits { char id[SP_ID]; struct sp_limit limit; uint32_t raise_priority, pad; };
 struct sp_stat { uint64_t cpu_ns, mem_bytes, mem_cache, mem_peak, oom_kills, nproc, disk_used, disk_bytes; };
-enum { SP_PACK_TAR = 0 /* fd: tar stream */, SP_PACK_IMAGE = 1 /* fd: seekable OCI or docker archive (hutch-untar --image) */ };
-struct sp_pack { char template_id[SP_ID]; uint32_t size_mib; uint32_t slack_mib; /* free space left after shrinking */ uint32_t mode, pad; };
+enum { SP_PACK_TAR = 0 /* fd: tar stream */, SP_PACK_IMAGE = 1 /* fd: seekable OCI or docker archive (hutch-untar --image) */,
+       SP_PACK_ONTO = 2 /* fd: a difference (hutch-untar --onto), applied to a copy of the image of base_id */ };
+struct sp_pack { char template_id[SP_ID]; uint32_t size_mib; uint32_t slack_mib; /* free space left after shrinking */ uint32_t mode, pad; char base_id[SP_ID]; };
 enum sp_tool_kind { SP_TOOL_BOOTSTRAP = 1 /* stdout: tar of the tree */, SP_TOOL_KERNEL /* share/tools/kernel.sh HOME/kernel */,
                     SP_TOOL_PRESET /* share/tools/presets.sh VARIANT: where the host's own package tools go */ };
 struct sp_tool { char id[SP_ID]; uint32_t kind; uint32_t pad; char variant[32]; /* recipe name, name_ok() */ };

@@ -1,7 +1,9 @@
-/* SP_PACK: a tar stream becomes templates/<tid>.tmp/rootfs.ext4. One process
+/* SP_PACK: a tar stream becomes templates/<tid>.tmp/rootfs.ext4, in an empty
+ * file system or, of a difference, in a copy of another template's. One process
  * walks the steps; only the unpacker, which reads foreign bytes, is jailed: in
  * a user namespace of its own, seeing the new file system and nothing else. */
 #include "base/cleanup.h"
+#include "base/copy.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "jail/mount.h"
@@ -25,7 +27,8 @@ struct pack {
     struct server *s;
     char bytes[24];
     uint32_t size_mib, slack_mib, uid;
-    bool archive;
+    const char *how; /* option of the unpacker, or NULL */
+    int base;        /* the image to begin with, or -1 */
     int in, progress, errs, root, program;
     int dir; /* templates/<tid>.tmp */
 };
@@ -39,7 +42,7 @@ static void step(struct pack *p, const char *what)
 
 static int unpack(struct pack *p, int fs, struct err *e)
 {
-    char *argv[] = {"hutch-untar", "--max-bytes", p->bytes, p->archive ? "--image" : NULL, NULL};
+    char *argv[] = {"hutch-untar", "--max-bytes", p->bytes, (char *)(uintptr_t)p->how, NULL};
     char *envp[] = {"PATH=/usr/bin", "LANG=C.UTF-8", NULL};
     struct jail j = {.kind = JAIL_UNTAR,
                      .attach_at = p->s->attach_at,
@@ -116,14 +119,26 @@ static int shrink(struct pack *p, int image, struct err *e)
     return 0;
 }
 
+/* Images are ours from the first byte, never a guest's: a copy of one is as good as a new one. */
+static int copy(struct pack *p, int image, struct err *e)
+{
+    char path[48], size[24];
+    (void)snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getpid(), image); /* as in disk_mkfs */
+    (void)snprintf(size, sizeof size, "%uM", p->size_mib);
+    const char *const grow[] = {"/usr/sbin/resize2fs", path, size, NULL};
+    step(p, "copying");
+    return copy_sparse(p->base, image, e) ? -1 : program2(grow, 0, e);
+}
+
 static int build(struct pack *p, struct err *e)
 {
     struct stat st;
-    step(p, "formatting");
     auto_fd image = openat(p->dir, "rootfs.ext4", O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (image < 0)
         return err_sys(e, errno, "image");
-    if (disk_mkfs(image, p->size_mib, 0, NULL, e))
+    if (p->base < 0)
+        step(p, "formatting");
+    if (p->base < 0 ? disk_mkfs(image, p->size_mib, 0, NULL, e) : copy(p, image, e))
         return -1;
     auto_fd fs = mount_image(image, false, p->s->scratch, e);
     if (fs < 0 || fstat(fs, &st) < 0)
@@ -184,7 +199,10 @@ static int start(struct server *s, struct box *b, const struct sp_pack *q, int i
     p.s = s;
     p.size_mib = q->size_mib;
     p.slack_mib = q->slack_mib;
-    p.archive = q->mode == SP_PACK_IMAGE;
+    p.how = q->mode == SP_PACK_IMAGE ? "--image" : q->mode == SP_PACK_ONTO ? "--onto" : NULL;
+    auto_fd base = q->mode == SP_PACK_ONTO ? server_home_open(s, O_RDONLY, e, "templates/%s/rootfs.ext4", q->base_id) : -1;
+    if (q->mode == SP_PACK_ONTO && base < 0)
+        return -1;
     p.uid = box_uid(b);
     b->limit = (struct cgroup_limit){(uint64_t)PACK_MEM_MIB << 20, 0, PACK_PIDS, false};
     if (cgroup_make(&s->cg, b->id, &b->limit, &b->cg, e))
@@ -203,13 +221,16 @@ static int start(struct server *s, struct box *b, const struct sp_pack *q, int i
     fds_keep(&keep, p.root = root);
     fds_keep(&keep, p.dir = made);
     fds_keep(&keep, p.program);
+    p.base = base;
+    if (base >= 0)
+        fds_keep(&keep, base);
     return task_start(b, &keep, body, &p, e);
 }
 
 int op_pack(struct server *s, struct request *r, struct err *e)
 {
     const struct sp_pack *q = &r->q->u.pack;
-    if (!sp_id_ok(q->template_id) || r->nfds != 1 || (q->mode != SP_PACK_TAR && q->mode != SP_PACK_IMAGE))
+    if (!sp_id_ok(q->template_id) || r->nfds != 1 || q->mode > SP_PACK_ONTO || (q->mode == SP_PACK_ONTO && !sp_id_ok(q->base_id)))
         return err_set(e, E_INVALID, "pack: an id and one descriptor");
     if (q->size_mib < 64 || q->size_mib > SP_DISK_MAX || q->slack_mib > q->size_mib)
         return err_set(e, E_INVALID, "impossible image size");

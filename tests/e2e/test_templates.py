@@ -129,6 +129,29 @@ def recipe_on_base(t):
 
 
 @plain
+@timeout(400)
+@own_daemon(HUTCH_DEFAULT_ISOLATION="container", HUTCH_POOL_VM=0, HUTCH_POOL_PRESTARTED=0, HUTCH_POOL_CONTAINER=0)
+@leak_slack("fd", "hutchd: ", 12, "images of a new template stay open while it is warm")
+def what_differs_is_packed(t):
+    """Of a build on base only what its steps changed; all of it where that cannot be told by looking at times."""
+    steps = ["rm -r /usr/share/perl5 /etc/motd", "echo mine >> /etc/profile", "mkdir -p /opt/a && echo 1 > /opt/a/f && ln /opt/a/f /opt/a/g && ln -s f /opt/a/l",
+             "cp /bin/true /opt/suid && chmod 4755 /opt/suid", "chown user /etc/shells", "touch -d 2001-01-01 /opt/a/f",
+             """python3 -c 'import os; os.setxattr("/opt/a/f", "user.k", b"v")'"""]
+    look = ("test ! -e /usr/share/perl5 && test ! -e /etc/motd && tail -n 1 /etc/profile && stat -c '%h %Y' /opt/a/f && readlink /opt/a/l && stat -c %a /opt/suid && "
+            """stat -c %U /etc/shells && python3 -c 'import os; print(os.getxattr("/opt/a/f", "user.k").decode())'""")
+    tpl, evs = built(t, "differs", "FROM base\nUSER root\n" + "".join(f"RUN {s}\n" for s in steps), deadline=380)
+    lines = [e.get("line", "") for e in evs]
+    true("step copying" in lines and "the whole file system is packed, not what changed in it" not in lines, lines)
+    equal(t.create(template="differs", isolation="container").ok(["sh", "-c", look]), "mine\n2 978307200\nf\n4755\nuser\nv\n")
+    # Both directories are of base, so their files' times say nothing: it is noticed.
+    tpl, evs = built(t, "swapped", "FROM differs\nUSER root\nRUN rm -r /usr/share/dpkg && mv /usr/share/perl /usr/share/dpkg && echo on > /opt/a/f\n", deadline=380)
+    lines = [e.get("line", "") for e in evs]
+    true("the whole file system is packed, not what changed in it" in lines, lines)
+    here, there = (t.create(template=x, isolation="container") for x in ("swapped", "differs"))
+    equal(here.ok(["sh", "-c", "cat /opt/a/f; test ! -e /usr/share/perl && ls -R /usr/share/dpkg/"]), "on\n" + there.ok(["sh", "-c", "cd /usr/share/perl && ls -R /usr/share/perl/"]).replace("share/perl", "share/dpkg"))
+
+
+@plain
 @timeout(200)
 def recipe_failures(t):
     msg = build_fails(t, "bad1", "FROM base\nRUN echo visible-line; exit 3\n", "invalid guest conflict")

@@ -10,6 +10,15 @@ static int pack(const char *tid, int fd, struct sp_rep *rep, int *progress, stru
     return spawn_call_sync(fx.fd, &q, &fd, 1, rep, progress, &n, &fx.ev, 20000, e);
 }
 
+static int pack_onto(const char *tid, const char *base, int fd, struct sp_rep *rep, int *progress, struct err *e)
+{
+    struct sp_req q = {.op = SP_PACK, .u.pack = {.size_mib = 256, .slack_mib = 8, .mode = SP_PACK_ONTO}};
+    int n = 1;
+    strcpy(q.u.pack.template_id, tid);
+    strcpy(q.u.pack.base_id, base);
+    return spawn_call_sync(fx.fd, &q, &fd, 1, rep, progress, &n, &fx.ev, 20000, e);
+}
+
 static void with_untar(void)
 {
     char exe[PATH_MAX];
@@ -70,6 +79,25 @@ TEST(pack, tar_becomes_a_bootable_image)
     CHECK_STR(ask(b.chan, "cat /a/b/f"), "hello\n");
     CHECK_STR(ask(b.chan, "write /a/b/f"), "OK");
     box_gone(&b);
+
+    /* a difference onto it: a file more, one changed, one less */
+    CHECK_INT(sh("cd %s/root && rm suid && echo more > more && echo other > a/b/f && chown 1000:1000 a/b/f && find . -fprintf ../tree '%%y %%m %%U %%G %%s %%T@ %%P\\0' && "
+                 "(printf 'tree %%s\\n' $(stat -c %%s ../tree); cat ../tree; tar -cf - --no-recursion . ./more ./a/b/f) > ../d", fx.dir), 0);
+    snprintf(path, sizeof path, "%s/d", fx.dir);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    CHECK_INT(pack_onto("t44444444444444444444", "t11111111111111111111", fd, &rep, &progress, &e), 0);
+    t = drain(progress);
+    CHECK_INT(spawn_wait_exit(fx.fd, "t44444444444444444444", &x, &fx.ev, 60000, &e), 0);
+    if (x.code)
+        printf("# %s\n", t), fx_log();
+    CHECK(strstr(t, "step copying") && strstr(t, "step done"));
+    CHECK_INT(sh("cd %s/home/templates/t44444444444444444444.tmp && e2fsck -fn rootfs.ext4 >/dev/null 2>&1 && test \"$(debugfs -R 'cat /a/b/f' rootfs.ext4 2>/dev/null)\" = other && "
+                 "test \"$(debugfs -R 'cat /more' rootfs.ext4 2>/dev/null)\" = more && ! debugfs -R 'stat /suid' rootfs.ext4 2>/dev/null | grep -q Inode", fx.dir), 0);
+    CHECK_INT(sh("test \"$(debugfs -R 'cat /a/b/f' %s/home/templates/t11111111111111111111/rootfs.ext4 2>/dev/null)\" = hello", fx.dir), 0); /* the base is what it was */
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    CHECK(pack_onto("t55555555555555555555", "t99999999999999999999", fd, &rep, &progress, &e) || rep.rc); /* no such base */
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    CHECK(pack_onto("t55555555555555555555", "../x", fd, &rep, &progress, &e) || rep.rc);
     fx_stop();
 }
 
