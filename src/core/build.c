@@ -700,7 +700,7 @@ struct build *build_tree(struct core *c, const struct manifest *m, int tar_fd, c
         const char *eq = strchr(m->env[i], '=');
         kv_set(&t->env, (struct str){m->env[i], (size_t)(eq - m->env[i])}, str_of(eq + 1));
     }
-    if (kernels_parse(m->kernels, &t->kernels, e) || lseek(fd, 0, SEEK_SET) < 0 || build_pack(b, fd, SP_PACK_TAR, e)) {
+    if (kernels_parse(m->kernels, &t->kernels, e) || lseek(fd, 0, SEEK_SET) < 0 || build_pack(b, fd, SP_PACK_TAR, NULL, e)) {
         b->done = true;
         build_free(b);
         return NULL;
