@@ -14,10 +14,14 @@ const struct prime_cmd prime_template[] = {
     {.argv = ARGV("node", "-e", "1"), .timeout_ms = 30000},
     {.argv = ARGV("sudo", "-n", "true"), .timeout_ms = 20000},
     {.argv = ARGV("/bin/bash", "-c", "ls / >/dev/null; cat /etc/hostname >/dev/null; git --version >/dev/null"), .timeout_ms = 20000},
+    /* what is in memory here no clone reads from its disk */
+    {.argv = ARGV("/bin/bash", "-c", "for c in echo true env head tail wc sleep id date uname mkdir rm cp mv touch grep sed awk find sort tr tee xargs; do "
+                  "p=$(type -P $c) && cat $p >/dev/null && test -x $p; done"), .timeout_ms = 20000},
 };
 const size_t prime_template_n = sizeof prime_template / sizeof *prime_template;
 
 const struct prime_cmd prime_pool[] = {
+    {.argv = ARGV("/bin/echo"), .user = "user", .timeout_ms = 10000}, /* changing users is code to translate, too */
     {.argv = ARGV("/bin/sh", "-c", "true"), .timeout_ms = 10000},
     {.argv = ARGV("/bin/bash", "-l", "-c", "true"), .timeout_ms = 10000},
     {.argv = ARGV("python3", "-c", "import json; json.dumps({})"), .timeout_ms = 10000},

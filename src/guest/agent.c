@@ -2,8 +2,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "guest/group.h"
 #include "guest/isolate.h"
-#include "guest/proc.h"
 #include "guest/sys.h"
 #include "wire/msg.h"
 #include <errno.h>
@@ -104,9 +104,12 @@ static void on_sigchld(struct agent *a, struct io *io, uint32_t events)
 static void harden(struct agent *a)
 {
     struct rlimit rl;
+    /* The first process of a machine is never chosen; what it starts inherits the rest. */
+    a->first = a->vm && getpid() == 1;
+    const char *score = a->first ? "100" : "-1000";
     auto_fd fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (fd >= 0)
-        (void)!write(fd, "-1000", 5);
+        (void)!write(fd, score, strlen(score));
     if (!getrlimit(RLIMIT_NOFILE, &rl) && rl.rlim_cur < rl.rlim_max) {
         rl.rlim_cur = rl.rlim_max;
         (void)setrlimit(RLIMIT_NOFILE, &rl);
@@ -114,7 +117,6 @@ static void harden(struct agent *a)
     (void)prctl(PR_SET_DUMPABLE, 0); /* after the write above: /proc/self changes owner */
     (void)signal(SIGPIPE, SIG_IGN);
     umask(022);
-    (void)a;
 }
 
 int agent_init(struct agent *a, const struct agent_opts *o, struct err *e)
@@ -125,7 +127,7 @@ int agent_init(struct agent *a, const struct agent_opts *o, struct err *e)
     a->role = o->role ? o->role : ROLE_INIT;
     a->users.none = a->role == ROLE_KEEPER;
     a->def_user = a->role == ROLE_KEEPER ? xstrdup("1000") : NULL; /* whose a volume's top directory is */
-    a->cg_user = a->urandom = -1;
+    a->cg_user = a->cg_freeze = a->cg_events = a->urandom = a->root = -1;
     for (int i = 0; i < ID_FILES; i++)
         a->id_fd[i] = -1;
     a->child_io = (struct io){.fd = -1, .fn = on_sigchld};
@@ -167,6 +169,7 @@ bool agent_turn(struct agent *a, bool wait)
     }
     if (!chan_flush(a))
         a->stop = true;
+    groups_tidy(a);
     loop_funeral(&a->loop);
     if (a->stop)
         return false;
@@ -189,7 +192,8 @@ void agent_fini(struct agent *a)
     shares_fini(a);
     procs_fini(a);
     io_close(&a->loop, &a->child_io);
-    int *fd[] = {&a->devnull, &a->cg_user, &a->urandom, &a->id_fd[ID_HOSTNAME], &a->id_fd[ID_HOSTS], &a->id_fd[ID_MACHINE]};
+    int *fd[] = {&a->devnull, &a->cg_user, &a->cg_freeze, &a->cg_events, &a->urandom, &a->root,
+                 &a->id_fd[ID_HOSTNAME], &a->id_fd[ID_HOSTS], &a->id_fd[ID_MACHINE]};
     for (size_t i = 0; i < sizeof fd / sizeof *fd; i++)
         cleanup_fd(fd[i]);
     users_free(&a->users);

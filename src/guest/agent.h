@@ -25,6 +25,7 @@ struct agent {
     struct chan chan;
     struct users users;
     bool vm;
+    bool first;      /* of a machine: the kernel spares it when memory runs out */
     uint8_t role;    /* ROLE_* */
     struct iso *iso; /* an isolate's warden and nothing else, see isolate.h; NULL: a sandbox's agent */
     bool configured; /* since the last sync */
@@ -33,18 +34,25 @@ struct agent {
     bool stop;       /* OP_SHUTDOWN was answered, or the channel is gone */
     struct io child_io; /* signalfd of SIGCHLD */
     int devnull;
-    int cg_user;     /* vm: fd of /sys/fs/cgroup/user, else -1 */
+    int cg_user;     /* vm: fd of /sys/fs/cgroup/user, else -1; */
+    int cg_freeze, cg_events; /* of its files */
     int urandom;     /* vm: the kernel's generator; -1 */
+    int root;        /* vm: "/"; -1 */
     int id_fd[ID_FILES]; /* vm: open since its template was prepared; -1 */
+    char release[65];         /* of the kernel, once asked */
+    uint64_t mem_bytes;
     uint64_t generation;
     char sandbox[64];
     char *def_user, *def_cwd;
     struct buf env;  /* T_ENV of CONFIGURE: "K=V\0" one after the other */
     struct list procs_hash[PROC_HASH];
     struct list procs, exited; /* alive / ended, oldest first */
-    struct list stale;         /* ended, but their cgroup still holds somebody they left behind */
+    struct list leaving;       /* ended, and their cgroup not yet looked at; */
+    struct list stale;         /* …that still holds somebody they left behind */
+    uint64_t groups, spare;    /* cgroups so far; the one that waits for the next process, */
+    int spare_fd;              /* or -1 */
     unsigned nprocs, nexited;
-    uint64_t serial;           /* of the next process: names its cgroup and marks its environment */
+    uint64_t serial;           /* of the next process: marks its environment */
     uint64_t oom_seen;         /* vm: /proc/vmstat oom_kill as last looked at */
     struct list shares;        /* ROLE_SHARE: volumes that are mounted */
     unsigned nshares;

@@ -27,7 +27,6 @@
 #include <sys/utsname.h>
 #include <sys/wait.h>
 
-#define HOOKS_DIR "/etc/hutch/post-restore.d"
 #define HOOKS_NS  (5 * NS_PER_S)
 #define HOOKS_MAX 64
 #define ENTROPY_MIN 32
@@ -121,7 +120,7 @@ static int run_hook(struct agent *a, const char *path, int64_t deadline, struct 
     (void)snprintf(gen, sizeof gen, "HUTCH_GENERATION=%llu", (unsigned long long)a->generation);
     (void)snprintf(box, sizeof box, "HUTCH_SANDBOX_ID=%s", a->sandbox);
     struct launch l = {.argv = argv, .envp = envp, .path = "", .cwd = "/", .user = {.name = "root"}, .ngroups = 1,
-                       .in = a->devnull, .out = a->devnull, .err = a->devnull, .cgroup = -1, .vm = a->vm};
+                       .in = a->devnull, .out = a->devnull, .err = a->devnull, .cgroup = -1, .vm = a->vm, .scored = a->first};
     pid_t pid = launch_start(&l, e);
     if (pid < 0)
         return -1;
@@ -210,12 +209,23 @@ void op_thaw(const struct req *q)
         reply_ok(q->a, q->id);
 }
 
+/* They do not change: a clone answers with what its template found. */
+static void look_around(struct agent *a)
+{
+    struct utsname u;
+    struct sysinfo si;
+    if (*a->release)
+        return;
+    if (!uname(&u))
+        (void)snprintf(a->release, sizeof a->release, "%s", u.release);
+    if (!sysinfo(&si))
+        a->mem_bytes = (uint64_t)si.totalram * si.mem_unit;
+}
+
 void op_configure(const struct req *q)
 {
     struct agent *a = q->a;
     struct err e = {0};
-    struct utsname u;
-    struct sysinfo si;
     a->configured = false;
     if (configure(a, q->rec, &e)) {
         err_wrap(&e, "configure");
@@ -223,11 +233,12 @@ void op_configure(const struct req *q)
         return;
     }
     a->configured = true;
+    look_around(a);
     struct buf *b = reply_begin(a);
     rec_put_u64(b, T_GENERATION, a->generation);
     rec_put_u64(b, T_WALL_NS, (uint64_t)clock_wall());
-    rec_put_str(b, T_KERNEL, uname(&u) ? "" : u.release);
+    rec_put_str(b, T_KERNEL, a->release);
     rec_put_str(b, T_VERSION, HUTCH_VERSION);
-    rec_put_u64(b, T_MEM_BYTES, sysinfo(&si) ? 0 : (uint64_t)si.totalram * si.mem_unit);
+    rec_put_u64(b, T_MEM_BYTES, a->mem_bytes);
     reply_send(a, q->id);
 }

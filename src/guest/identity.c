@@ -39,21 +39,24 @@ static int put_file(const char *path, const char *text, size_t n, int mode, stru
 }
 
 /* The descriptor that was kept, if it still is what the name in /etc leads to. */
-static int kept(const struct agent *a, int which)
+static int kept(const struct agent *a, int which, off_t *ret_size)
 {
     struct stat now, was;
     int fd = a->id_fd[which];
-    bool same = fd >= 0 && !stat(files[which].etc, &now) && !fstat(fd, &was) && now.st_ino == was.st_ino && now.st_dev == was.st_dev;
-    return same ? fd : -1;
+    if (fd < 0 || stat(files[which].etc, &now) || fstat(fd, &was) || now.st_ino != was.st_ino || now.st_dev != was.st_dev)
+        return -1;
+    *ret_size = now.st_size;
+    return fd;
 }
 
 static int put(struct agent *a, uint64_t flags, int which, const char *text, size_t n, struct err *e)
 {
     const char *etc = files[which].etc, *run = files[which].run;
     char to[48];
-    int fd = kept(a, which);
+    off_t size;
+    int fd = kept(a, which, &size);
     if (fd >= 0)
-        return pwrite(fd, text, n, 0) != (ssize_t)n || ftruncate(fd, (off_t)n) ? write_err(etc, e) : 0;
+        return pwrite(fd, text, n, 0) != (ssize_t)n || (size > (off_t)n && ftruncate(fd, (off_t)n)) ? write_err(etc, e) : 0;
     ssize_t len = readlink(etc, to, sizeof to);
     bool linked = len == (ssize_t)strlen(run) && !memcmp(to, run, (size_t)len), make = a->vm && flags & CFG_PRIME;
     if (!linked && make)
@@ -86,12 +89,17 @@ static void hosts_of_user(const char *at, struct buf *out)
 static int put_hosts(struct agent *a, uint64_t flags, const char *hostname, struct err *e)
 {
     auto_buf out = {0};
-    int fd = kept(a, ID_HOSTS);
-    auto_free char *had = fd >= 0 && !lseek(fd, 0, SEEK_SET) ? fd_slurp(fd, HOSTS_MAX, NULL) : fd_slurp_at(AT_FDCWD, "/etc/hosts", HOSTS_MAX, NULL);
-    if (!had) /* booted: /run is empty */
+    char few[1024]; /* the usual one, without a trip through the allocator */
+    off_t size;
+    int fd = kept(a, ID_HOSTS, &size);
+    ssize_t n = fd >= 0 && size < (off_t)sizeof few ? pread(fd, few, sizeof few - 1, 0) : -1;
+    auto_free char *had = n >= 0 ? NULL : fd_slurp_at(AT_FDCWD, "/etc/hosts", HOSTS_MAX, NULL);
+    if (n >= 0)
+        few[n] = 0;
+    else if (!had) /* booted: /run is empty */
         had = fd_slurp_at(AT_FDCWD, HOSTS_KEPT, HOSTS_MAX, NULL);
     buf_printf(&out, "127.0.0.1 localhost %s\n", hostname);
-    hosts_of_user(had, &out);
+    hosts_of_user(n >= 0 ? few : had, &out);
     if (!memmem(out.p, out.n, "\n::1", 4))
         buf_puts(&out, "::1 localhost ip6-localhost\n");
     return put(a, flags, ID_HOSTS, out.p, out.n, e);
@@ -105,8 +113,9 @@ void identity_keep(void)
     if (!now)
         return;
     hosts_of_user(now, &out);
-    (void)mkdir("/etc/hutch", 0755);
-    (void)put_file(HOSTS_KEPT, out.p ? out.p : "", out.n, 0644, &e);
+    const char *text = out.p ? out.p : "";
+    if (put_file(HOSTS_KEPT, text, out.n, 0644, &e) && e.sys == ENOENT && !mkdir("/etc/hutch", 0755))
+        (void)put_file(HOSTS_KEPT, text, out.n, 0644, &e);
 }
 
 int identity_set(struct agent *a, struct rec r, uint64_t flags, struct err *e)

@@ -25,13 +25,16 @@
 
 static void link_up(struct nl *l, int index)
 {
-    struct ifinfomsg m = {.ifi_family = AF_UNSPEC, .ifi_index = index, .ifi_flags = IFF_UP, .ifi_change = IFF_UP};
+    struct ifinfomsg as_is = {.ifi_family = AF_UNSPEC, .ifi_index = index}, up = as_is;
     uint8_t none = IN6_ADDR_GEN_MODE_NONE;
-    nl_begin(l, RTM_NEWLINK, 0, &m, sizeof m, false);
+    nl_begin(l, RTM_NEWLINK, 0, &as_is, sizeof as_is, false);
     size_t af = nl_nest(l, IFLA_AF_SPEC), in6 = nl_nest(l, AF_INET6); /* no link-local address: it would be announced */
     nl_put(l, IFLA_INET6_ADDR_GEN_MODE, &none, 1);
     nl_nest_end(l, in6);
     nl_nest_end(l, af);
+    nl_end(l);
+    up.ifi_flags = up.ifi_change = IFF_UP; /* a message of its own: in one it would come first */
+    nl_begin(l, RTM_NEWLINK, 0, &up, sizeof up, false);
     nl_end(l);
 }
 

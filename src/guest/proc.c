@@ -1,6 +1,6 @@
 #include "guest/proc.h"
-#include "base/cleanup.h"
 #include "base/clock.h"
+#include "guest/group.h"
 #include "guest/sys.h"
 #include "wire/msg.h"
 #include <errno.h>
@@ -12,16 +12,17 @@
 #include <sys/epoll.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #define READ_CHUNK   (64u << 10)
 #define REAP_PER_TURN 2048
-#define STALE_PER_TURN 32
 
 static struct list *bucket(struct agent *a, pid_t pid) { return &a->procs_hash[(unsigned)pid % PROC_HASH]; }
 
 void procs_init(struct agent *a)
 {
-    list_init(&a->procs), list_init(&a->exited), list_init(&a->stale);
+    list_init(&a->procs), list_init(&a->exited);
+    groups_init(a);
     for (int i = 0; i < PROC_HASH; i++)
         list_init(&a->procs_hash[i]);
     a->serial = 1;
@@ -36,6 +37,7 @@ struct proc *proc_new(struct agent *a)
     p->in = (struct io){.fd = -1, .fn = proc_on_in};
     list_init(&p->listeners), list_init(&p->inq);
     p->drain = RING_CAP;
+    p->group_fd = -1;
     return p;
 }
 
@@ -47,30 +49,6 @@ void proc_started(struct agent *a, struct proc *p, pid_t pid)
     a->nprocs++;
 }
 
-static void remove_cgroup(struct agent *a, struct proc *p)
-{
-    char name[24];
-    if (!p->cgroup)
-        return;
-    (void)snprintf(name, sizeof name, "%llu", (unsigned long long)p->serial);
-    list_del(&p->stale);
-    if (!unlinkat(a->cg_user, name, AT_REMOVEDIR) || errno == ENOENT)
-        p->cgroup = false;
-    else
-        list_add_tail(&a->stale, &p->stale); /* tried again when an orphan was reaped */
-}
-
-static void remove_stale(struct agent *a)
-{
-    struct list *end = a->stale.prev; /* those that fail again go behind it */
-    for (int i = 0; i < STALE_PER_TURN && !list_empty(&a->stale); i++) {
-        struct list *l = a->stale.next;
-        remove_cgroup(a, container_of(l, struct proc, stale));
-        if (l == end)
-            break;
-    }
-}
-
 void proc_free(struct agent *a, struct proc *p)
 {
     if (!p)
@@ -79,10 +57,10 @@ void proc_free(struct agent *a, struct proc *p)
     io_close(&a->loop, &p->out), io_close(&a->loop, &p->err), io_close(&a->loop, &p->in);
     proc_input_drop(a, p);
     ring_free(&p->ring);
-    remove_cgroup(a, p);
+    group_drop(a, p);
     if (p->all.next)
         p->done ? a->nexited-- : a->nprocs--;
-    list_del(&p->hash), list_del(&p->all), list_del(&p->stale);
+    list_del(&p->hash), list_del(&p->all);
     free(p->tag);
     buf_free(&p->desc);
     loop_bury(&a->loop, p);
@@ -95,6 +73,7 @@ void procs_fini(struct agent *a)
         proc_free(a, p);
     list_each(p, &a->exited, all)
         proc_free(a, p);
+    groups_fini(a);
 }
 
 struct proc *proc_find(struct agent *a, struct rec r, struct err *e)
@@ -147,7 +126,7 @@ static void check_done(struct agent *a, struct proc *p)
     proc_input_drop(a, p);
     p->in_gone = true;
     ring_seal(&p->ring);
-    remove_cgroup(a, p);
+    group_leave(a, p);
     list_del(&p->all);
     a->nprocs--;
     list_add_tail(&a->exited, &p->all);
@@ -286,22 +265,18 @@ void procs_reap(struct agent *a)
             }
         orphans |= !ours;
     }
-    if (orphans && !list_empty(&a->stale))
-        remove_stale(a);
+    if (orphans)
+        groups_retry(a);
     if (i == REAP_PER_TURN)
         (void)kill(getpid(), SIGCHLD); /* blocked: makes the signalfd readable again, so others get a turn first */
 }
 
 void proc_kill_tree(struct agent *a, struct proc *p)
 {
-    char name[40];
+    (void)a;
     p->killed = true;
-    if (p->cgroup) {
-        (void)snprintf(name, sizeof name, "%llu/cgroup.kill", (unsigned long long)p->serial);
-        auto_fd fd = openat(a->cg_user, name, O_WRONLY | O_CLOEXEC);
-        if (fd >= 0 && write(fd, "1", 1) == 1)
-            return;
-    }
+    if (group_kill(p))
+        return;
     tree_kill(p->reaped ? 0 : p->pid, p->serial); /* before the group: ancestry is lost when a parent dies */
     if (!p->reaped)
         (void)kill(-p->pid, SIGKILL); /* setsid ran before exec, so the group exists */

@@ -19,7 +19,7 @@ struct input {
 };
 
 struct proc {
-    struct list hash, all, stale;
+    struct list hash, all, parting;
     pid_t pid;
     uint64_t serial;
     char *tag;
@@ -30,7 +30,9 @@ struct proc {
     bool reaped, done;
     bool ended;             /* by OP_SIGNAL or the timeout: do not wait for EOF */
     bool killed, timed_out;
-    bool cgroup;            /* /sys/fs/cgroup/user/<serial> exists */
+    uint64_t group;         /* vm: its cgroup, see group.h; 0: none */
+    int group_fd;
+    bool group_spent;
     uint8_t kind;
     int code;
     int64_t done_at;        /* monotonic */

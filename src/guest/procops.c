@@ -1,6 +1,7 @@
 /* The process operations of the channel. */
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "guest/group.h"
 #include "guest/path.h"
 #include "guest/proc.h"
 #include "guest/spawn.h"
@@ -177,23 +178,11 @@ static int pipe_pair(int *ours, int *theirs, bool we_read, uint32_t uid, struct 
     return 0;
 }
 
-static int open_cgroup(struct agent *a, struct proc *p)
-{
-    char name[24];
-    if (a->cg_user < 0)
-        return -1;
-    (void)snprintf(name, sizeof name, "%llu", (unsigned long long)p->serial);
-    if (mkdirat(a->cg_user, name, 0755))
-        return -1;
-    p->cgroup = true;
-    return openat(a->cg_user, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-}
-
 static int start_process(const struct req *q, struct start *s, struct proc *p, struct err *e)
 {
     struct agent *a = q->a;
     uint64_t cols = 0, rows = 0;
-    auto_fd in = -1, out = -1, er = -1, cg = -1;
+    auto_fd in = -1, out = -1, er = -1;
     if (a->nprocs >= PROCS_MAX)
         return err_set(e, E_QUOTA, "%d processes started from outside are running already", PROCS_MAX);
     if (parse_start(q, s, p, &cols, &rows, e))
@@ -214,8 +203,8 @@ static int start_process(const struct req *q, struct start *s, struct proc *p, s
             return -1;
         s->l.in = in >= 0 ? in : a->devnull, s->l.out = out, s->l.err = er;
     }
-    s->l.vm = a->vm;
-    s->l.cgroup = cg = open_cgroup(a, p);
+    s->l.vm = a->vm, s->l.scored = a->first;
+    s->l.cgroup = group_join(a, p);
     pid_t pid = launch_start(&s->l, e);
     if (pid < 0)
         return -1;

@@ -91,7 +91,8 @@ static CHILD int child_main(void *arg)
         child_fail(l, LAUNCH_STDIO);
     if (l->tty && syscall(SYS_ioctl, 0, TIOCSCTTY, 0) < 0)
         child_fail(l, LAUNCH_TTY);
-    child_oom_score();
+    if (!l->scored)
+        child_oom_score();
     syscall(SYS_close_range, 3u, ~0u, 0u); /* an older kernel: everything is CLOEXEC anyway */
     /* Do not reorder: groups while still root, uid last. Raw calls: libc would try to do it in every thread. */
     if (syscall(SYS_setgroups, (size_t)l->ngroups, l->groups) < 0 ||

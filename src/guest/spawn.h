@@ -22,6 +22,7 @@ struct launch {
     bool tty;           /* `in` becomes the controlling terminal */
     int cgroup;         /* fd of a cgroup2 directory, or -1 */
     bool vm;
+    bool scored;        /* what it inherits from us is right when memory runs out */
     volatile int stage, sys; /* written by the child */
 };
 pid_t launch_start(struct launch *l, struct err *e);

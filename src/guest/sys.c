@@ -82,24 +82,22 @@ void sys_init(struct agent *a)
         return;
     if (!mkdir(CGROUP_ROOT "/user", 0755) || errno == EEXIST)
         a->cg_user = open(CGROUP_ROOT "/user", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (a->cg_user >= 0) { /* kept open: a clone writes and reads them before it may answer */
+        a->cg_freeze = openat(a->cg_user, "cgroup.freeze", O_WRONLY | O_CLOEXEC);
+        a->cg_events = openat(a->cg_user, "cgroup.events", O_RDONLY | O_CLOEXEC);
+    }
     a->urandom = open("/dev/urandom", O_WRONLY | O_CLOEXEC); /* missing: the first configure says so */
+    a->root = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     a->oom_seen = oom_count();
 }
 
 /* ---- freeze, thaw, grow, sync ----------------------------------------------------------------------------------- */
 
-static int cg_write(struct agent *a, const char *file, const char *text)
-{
-    auto_fd fd = openat(a->cg_user, file, O_WRONLY | O_CLOEXEC);
-    return fd >= 0 && write(fd, text, strlen(text)) > 0 ? 0 : -1;
-}
+static int set_frozen(struct agent *a, bool on) { return pwrite(a->cg_freeze, on ? "1" : "0", 1, 0) == 1 ? 0 : -1; }
 
-static int ioctl_root(unsigned long request, const char *what, struct err *e)
+static int ioctl_root(struct agent *a, unsigned long request, const char *what, struct err *e)
 {
-    auto_fd fd = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 || ioctl(fd, request, 0))
-        return err_sys(e, errno, "%s the root file system", what);
-    return 0;
+    return ioctl(a->root, request, 0) ? err_sys(e, errno, "%s the root file system", what) : 0;
 }
 
 static int vm_only(struct agent *a, const char *what, struct err *e)
@@ -112,13 +110,12 @@ static int freeze_user(struct agent *a, struct err *e)
 {
     char buf[256];
     int64_t deadline = clock_mono() + FREEZE_NS;
-    if (a->cg_user < 0)
+    if (a->cg_freeze < 0)
         return err_set(e, E_UNSUPPORTED, "the guest has no cgroup2 to freeze");
-    if (cg_write(a, "cgroup.freeze", "1"))
+    if (set_frozen(a, true))
         return err_sys(e, errno, "freeze user processes");
     do {
-        auto_fd fd = openat(a->cg_user, "cgroup.events", O_RDONLY | O_CLOEXEC);
-        ssize_t n = fd < 0 ? -1 : read(fd, buf, sizeof buf - 1);
+        ssize_t n = pread(a->cg_events, buf, sizeof buf - 1, 0);
         if (n <= 0)
             break;
         buf[n] = 0;
@@ -126,13 +123,13 @@ static int freeze_user(struct agent *a, struct err *e)
             return 0;
         nanosleep(&(struct timespec){.tv_nsec = NS_PER_MS / 4}, NULL);
     } while (clock_mono() < deadline);
-    (void)cg_write(a, "cgroup.freeze", "0");
+    (void)set_frozen(a, false);
     return err_set(e, E_TIMEOUT, "user processes did not freeze in time");
 }
 
 int sys_thaw_user(struct agent *a, struct err *e)
 {
-    if (a->vm && a->cg_user >= 0 && cg_write(a, "cgroup.freeze", "0"))
+    if (a->cg_freeze >= 0 && set_frozen(a, false))
         return err_sys(e, errno, "thaw user processes");
     a->frozen = false;
     return 0;
@@ -142,7 +139,7 @@ int sys_thaw_fs(struct agent *a, struct err *e)
 {
     if (!a->fs_frozen)
         return 0;
-    if (ioctl_root(FITHAW, "thaw", e) && !(e && e->sys == EINVAL)) /* EINVAL: was not frozen */
+    if (ioctl_root(a, FITHAW, "thaw", e) && !(e && e->sys == EINVAL)) /* EINVAL: was not frozen */
         return -1;
     a->fs_frozen = false;
     return 0;
@@ -169,10 +166,11 @@ static int freeze(struct agent *a, uint64_t flags, struct err *e)
     if (flags & FREEZE_QUICK)
         return 0;
     identity_keep();
+    (void)access(HOOKS_DIR, F_OK); /* clones then need not ask their disk whether there are any */
     sync();
     if (flags & FREEZE_USER_ONLY)
         return 0;
-    if (ioctl_root(FIFREEZE, "freeze", e)) {
+    if (ioctl_root(a, FIFREEZE, "freeze", e)) {
         (void)sys_thaw_user(a, NULL);
         return -1;
     }

@@ -2,6 +2,7 @@
  * and thaw, growing the disk, the end. */
 #pragma once
 #include "guest/agent.h"
+#define HOOKS_DIR "/etc/hutch/post-restore.d" /* run in a clone before user code */
 void sys_init(struct agent *a);
 bool sys_oom_happened(struct agent *a); /* vm: the kernel killed something for memory since the last look */
 void sys_end(struct agent *a);          /* kill everything; vm: power off and do not return */

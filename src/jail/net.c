@@ -29,14 +29,23 @@ static const unsigned char guest6[16] = NET_GUEST6, gate6[16] = NET_GATE6, guest
 
 /* ---- messages, built once --------------------------------------------------------------------------------------- */
 
-static void link_up(struct nl *l, int index, const unsigned char *mac)
+static void link_up(struct nl *l, int index)
 {
     struct ifinfomsg m = {.ifi_family = AF_UNSPEC, .ifi_index = index, .ifi_flags = IFF_UP, .ifi_change = IFF_UP};
     nl_begin(l, RTM_NEWLINK, 0, &m, sizeof m, false);
-    if (mac) {
-        uint8_t none = IN6_ADDR_GEN_MODE_NONE;
-        nl_put(l, IFLA_ADDRESS, mac, 6);
-        size_t af = nl_nest(l, IFLA_AF_SPEC), in6 = nl_nest(l, AF_INET6); /* no link-local address of the kernel's own making */
+    nl_end(l);
+}
+
+/* Nothing is sent that nobody asked for: a guest that comes back would work through it before it answers. So no address of the
+ * kernel's own making, no questions and no groups; and before the link is up, for in one message that would be done first. */
+static void link_quiet(struct nl *l, int index, const unsigned char *mac, bool v6)
+{
+    struct ifinfomsg m = {.ifi_family = AF_UNSPEC, .ifi_index = index, .ifi_flags = IFF_NOARP, .ifi_change = IFF_NOARP | IFF_MULTICAST};
+    uint8_t none = IN6_ADDR_GEN_MODE_NONE;
+    nl_begin(l, RTM_NEWLINK, 0, &m, sizeof m, false);
+    nl_put(l, IFLA_ADDRESS, mac, 6);
+    if (v6) {
+        size_t af = nl_nest(l, IFLA_AF_SPEC), in6 = nl_nest(l, AF_INET6);
         nl_put(l, IFLA_INET6_ADDR_GEN_MODE, &none, 1);
         nl_nest_end(l, in6);
         nl_nest_end(l, af);
@@ -101,13 +110,14 @@ static void make_links(struct net_host *h)
 {
     uint32_t guest4 = htonl(NET_GUEST4), gate4 = htonl(NET_GATE4);
     struct nl *box = &h->links[NET_BOX], *vm = &h->links[NET_VM], *box6 = &h->links6[NET_BOX], *vm6 = &h->links6[NET_VM];
-    link_up(box, LO_INDEX, NULL);
+    link_up(box, LO_INDEX);
     address(box, LO_INDEX, AF_INET, &guest4, 32);
     default_route(box, LO_INDEX, AF_INET, &guest4); /* with a source that is not loopback: else answers would be lost */
     address(box6, LO_INDEX, AF_INET6, guest6, 128);
     default_route(box6, LO_INDEX, AF_INET6, guest6);
-    link_up(vm, LO_INDEX, NULL);
-    link_up(vm, TAP_INDEX, gate_mac);
+    link_up(vm, LO_INDEX);
+    link_quiet(vm, TAP_INDEX, gate_mac, h->v6);
+    link_up(vm, TAP_INDEX);
     address(vm, TAP_INDEX, AF_INET, &gate4, NET_BITS4);
     neighbour(vm, TAP_INDEX, AF_INET, &guest4, guest_mac);
     address(vm6, TAP_INDEX, AF_INET6, gate6, NET_BITS6);

@@ -150,7 +150,8 @@ static void boot_args(struct args *a, const struct sp_vm *q, const int fd[SPF_MA
     /* Emulated: without the TSC rate a boot may hang; without norandmaps every exec is translated anew; the rest are a
      * kernel's defences against its own processes, which cost a tenth of every command there. */
     if (q->accel == SP_ACCEL_TCG)
-        arg(a, "%s tsc=reliable tsc_early_khz=%u norandmaps mitigations=off init_on_alloc=0 hardened_usercopy=off randomize_kstack_offset=off lsm=landlock,yama",
+        arg(a, "%s tsc=reliable tsc_early_khz=%u norandmaps mitigations=off init_on_alloc=0 hardened_usercopy=off randomize_kstack_offset=off lsm=landlock,yama "
+            "psi=0 nowatchdog transparent_hugepage=madvise",
             common, q->tsc_khz);
     else
         arg(a, "%s", common);

@@ -165,9 +165,11 @@ static void files_work(void *arg)
         machine_of_variant(s->variant, &s->machine);
         s->rc = make_overlay(s) || machine_write(s->home, s->req.id, &s->machine, false, &s->err);
     } else {
+        bool same = !s->fresh && (s->how != BOOT || s->machine.booted) && !*s->machine.image;
         s->machine.booted |= s->how == BOOT;
         s->machine.image[0] = '\0'; /* saved pages are relative to the variant */
-        s->rc = (s->fresh ? make_overlay(s) : open_top(s)) || open_layers(s) || machine_write(s->home, s->req.id, &s->machine, !s->fresh, &s->err);
+        s->rc = (s->fresh ? make_overlay(s) : open_top(s)) || open_layers(s) ||
+                (!same && machine_write(s->home, s->req.id, &s->machine, !s->fresh, &s->err));
     }
     if (!s->rc)
         s->rc = open_variant(s);

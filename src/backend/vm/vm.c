@@ -372,6 +372,9 @@ static void on_started(void *arg, const struct sp_rep *rep, int *fds, int nfds)
     struct op *o = op_new(vm, OP_READY, on_slot, l);
     vm->run = l->incoming ? VM_SLOT : VM_RUNNING;
     vm->qmp = qmp_new(l->host->conf.loop, take_fd(&fds[2]), true, &qmp_events, vm, l->incoming ? on_first_step : on_command, o);
+    /* nobody on its network has to be told that it is there, and the guest would work on that before it answers */
+    if (l->incoming)
+        qmp_command(vm->qmp, "migrate-set-parameters", "{\"announce-rounds\":0}", -1, limit, NULL, NULL);
     if (l->incoming) /* goes out together with the handshake */
         qmp_command(vm->qmp, "migrate-set-capabilities", "{\"capabilities\":[{\"capability\":\"events\",\"state\":true}]}", -1, limit,
                     on_command, o);

@@ -165,7 +165,7 @@ TEST(vm, boots_serves_freezes_and_powers_off)
         putchar(*p == '\n' ? ' ' : *p);
     putchar('\n');
     CHECK(strstr(r.out.p, "box-one\n0123456789abcdef0123456789abcdef\ntmpfs\ncgroup2fs\next2/ext3\n0::/user/"));
-    CHECK(strstr(r.out.p, "-1000\n-1\n0\n0x9\n") && strstr(r.out.p, "mem"));
+    CHECK(strstr(r.out.p, "100\n-1\n0\n0x9\n") && strstr(r.out.p, "mem"));
     result_free(&r);
 
     /* a tree is killed by its cgroup, however it hides */
