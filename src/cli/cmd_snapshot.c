@@ -144,6 +144,37 @@ static int exec_snapshots(struct cli *x, struct args *a)
     return 0;
 }
 
+/* ---- what is held ---- */
+static int exec_usage(struct cli *x, struct args *a)
+{
+    static const char *const heads[] = {"TENANT", ">SNAPSHOTS", ">BYTES", ">PAUSED", ">BYTES", ">ALL", ">LIMIT", NULL};
+    auto_json j = NULL;
+    if (api_call(x, "GET", "/v1/usage", NULL, &j))
+        return cli_fail(x);
+    struct json *list = json_get(j, "tenants");
+    if (args_flag(a, "json")) {
+        json_print(list);
+        return 0;
+    }
+    struct table *t = table_new(heads);
+    for (size_t i = 0; i < json_len(list); i++) {
+        struct json *u = json_at(list, i);
+        char name[80], text[4][24];
+        static const char *const bytes[] = {"snapshot_bytes", "paused_bytes", "bytes", "limit_bytes"};
+        for (size_t k = 0; k < 4; k++)
+            bytes_format(jget_i64(u, bytes[k], -1), text[k]);
+        esc_text(str_of(jget_str(u, "tenant", "-")), name, sizeof name);
+        table_cell(t, ST_PLAIN, name);
+        table_cellf(t, ST_PLAIN, "%lld", (long long)jget_i64(u, "snapshots", 0));
+        table_cell(t, ST_PLAIN, text[0]);
+        table_cellf(t, ST_PLAIN, "%lld", (long long)jget_i64(u, "paused", 0));
+        for (size_t k = 1; k < 4; k++)
+            table_cell(t, ST_PLAIN, text[k]);
+    }
+    table_print(t);
+    return 0;
+}
+
 /* ---- rollback ---- */
 static int exec_rollback(struct cli *x, struct args *a)
 {
@@ -215,4 +246,6 @@ const struct cmd cmd_fork = {.name = "fork", .usage = "ID [-n N]", .help = "copy
 const struct cmd cmd_snapshot = {.name = "snapshot", .usage = "[create] ID [--name N] | export NAME [-o FILE] | import FILE [--name N] | trust [NAME KEY] | distrust NAME",
                                  .help = "keep the state of a sandbox; carry it to another hutch as a signed file", .opts = snap_opts, .min = 1, .max = 3, .words = "@id", .exec = exec_snapshot};
 const struct cmd cmd_snapshots = {.name = "snapshots", .usage = "[rm NAME…]", .help = "list snapshots as a tree; rm deletes some", .opts = list_opts, .max = -1, .exec = exec_snapshots};
+static const struct opt usage_opts[] = {OPT_JSON, OPT_END};
+const struct cmd cmd_usage = {.name = "usage", .usage = "", .help = "what snapshots and paused sandboxes take on disk, by tenant", .opts = usage_opts, .exec = exec_usage};
 const struct cmd cmd_rollback = {.name = "rollback", .usage = "ID SNAPSHOT", .help = "make a running sandbox what it was in one of its snapshots", .opts = back_opts, .min = 2, .max = 2, .words = "@id", .exec = exec_rollback};

@@ -28,6 +28,7 @@ struct life {
     bool memory;             /* the pause holds its memory; false: a resume boots it */
     int64_t paused_ns;       /* wall */
     uint64_t bytes;          /* of memory and devices on disk */
+    uint64_t held;           /* of all its files, known a moment after the pause (usage.h) */
 };
 
 char *life_to_json(const struct life *l);

@@ -26,8 +26,8 @@ struct pack_import_ops {
     void (*room)(void *arg);  /* after a push that took all it could: more, please */
     void (*done)(void *arg, struct snapshot *s /* NULL on error */, const struct err *e); /* last; may come before the end */
 };
-/* name: NULL: as the pack has it. Nothing is visible before all of it was checked; a failure leaves nothing. */
-struct pack_import *pack_import_start(struct core *c, const char *name, const struct pack_import_ops *ops, void *arg, struct err *e);
+/* name: NULL: as the pack has it. tenant: whose it will be. Nothing is visible before all of it was checked; a failure leaves nothing. */
+struct pack_import *pack_import_start(struct core *c, const char *name, const char *tenant, const struct pack_import_ops *ops, void *arg, struct err *e);
 bool pack_import_push(struct pack_import *im, const void *p, size_t n); /* copied; at most PACK_CHUNK before `room`. true: stop until then */
 void pack_import_end(struct pack_import *im);
 void pack_import_cancel(struct pack_import *im); /* no callback follows; what it wrote goes */

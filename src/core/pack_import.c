@@ -9,6 +9,7 @@
 #include "core/pack.h"
 #include "core/pack_stage.h"
 #include "core/template.h"
+#include "core/usage.h"
 #include "loop/job.h"
 #include <stdlib.h>
 #include <string.h>
@@ -18,10 +19,10 @@ struct pack_import {
     struct core *core;
     struct pack_import_ops ops;
     void *arg;
-    char *name;
+    char *name, *tenant;
     struct pack_stage stage;
     struct buf in, work;     /* what came; what the worker has */
-    bool busy, full, ended, dead;
+    bool busy, full, ended, dead, measured;
     struct build *build;     /* a container's */
     unsigned rows;           /* being stored */
     int rc;
@@ -36,7 +37,7 @@ static void bury(void *arg)
 {
     struct pack_import *im = arg;
     buf_free(&im->in), buf_free(&im->work);
-    free(im->name);
+    free(im->name), free(im->tenant);
     free(im);
 }
 
@@ -123,8 +124,10 @@ static void add_row(struct pack_import *im, unsigned i, const char *template_id)
     }
     if (own && kv_from_json(&like.env, p->env, &im->err))
         log_warn("snapshot %s: %s", like.id, im->err.msg); /* the manifest was checked */
+    if (*im->tenant)
+        kv_set(&like.options, S("tenant"), str_of(im->tenant));
     snapshot_store(snapshot_add(im->core, &like), row_stored, im);
-    kv_free(&like.env);
+    kv_free(&like.env), kv_free(&like.options);
 }
 
 static void add_rows(struct pack_import *im, const char *template_id)
@@ -207,6 +210,13 @@ static void push_done(void *arg)
         return;
     }
     /* known only now; refused before the rest of it is sent */
+    if (im->stage.pack && !im->measured) {
+        im->measured = true;
+        if (usage_check(im->core, im->tenant, pack_bytes(im->stage.pack), &im->err)) {
+            over(im, NULL, &im->err);
+            return;
+        }
+    }
     if (im->stage.pack && !im->name) {
         im->name = xstrdup(im->stage.pack->name);
         if (*im->name && snapshot_name_free(im->core, im->name, &im->err)) {
@@ -257,16 +267,16 @@ void pack_import_end(struct pack_import *im)
     next(im);
 }
 
-struct pack_import *pack_import_start(struct core *c, const char *name, const struct pack_import_ops *ops, void *arg, struct err *e)
+struct pack_import *pack_import_start(struct core *c, const char *name, const char *tenant, const struct pack_import_ops *ops, void *arg, struct err *e)
 {
-    if (snapshot_name_free(c, name, e))
+    if (snapshot_name_free(c, name, e) || usage_check(c, tenant, 0, e))
         return NULL;
     if (c->stopping || c->spawn_lost) {
         err_set(e, E_UNAVAILABLE, "the daemon is stopping");
         return NULL;
     }
     struct pack_import *im = xcalloc(1, sizeof *im);
-    *im = (struct pack_import){.core = c, .ops = *ops, .arg = arg, .name = name ? xstrdup(name) : NULL};
+    *im = (struct pack_import){.core = c, .ops = *ops, .arg = arg, .name = name ? xstrdup(name) : NULL, .tenant = xstrdup(tenant)};
     pack_stage_init(&im->stage, c->home_fd, c->templates_fd, (uint64_t)c->cfg.pack_max_mib << 20, c->vmh && vm_host_ready(c->vmh) ? vm_unpack_new(c->vmh) : NULL);
     return im;
 }

@@ -9,6 +9,7 @@
 #include "core/context.h"
 #include "core/volume.h"
 #include "core/transit.h"
+#include "core/usage.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -138,6 +139,7 @@ static void pause_over(struct transit *t)
     if (!transit_back(t) || --t->parts || !sb)
         return;
     sandbox_announce(sb);
+    usage_measure(sb);
     log_debug("sandbox %s paused in %lld us", sb->id, (long long)(clock_mono() - t->begun) / 1000);
     transit_end(t, NULL);
 }
@@ -160,6 +162,7 @@ static void now_paused(struct sandbox *sb, enum pause_kind kind, bool memory, ui
     sb->life.paused = kind;
     sb->life.memory = memory;
     sb->life.bytes = bytes;
+    sb->life.held = 0;
     sb->life.paused_ns = clock_wall();
 }
 
@@ -380,6 +383,8 @@ int sandbox_pause(struct sandbox *sb, const struct pause_spec *how, sandbox_cb *
     struct pause_spec want = *how;
     bool deepen_it = sb->state == SB_PAUSED && sb->life.paused == PAUSE_STANDBY && !how->standby && sb->tier == TIER_VM;
     if (check(sb, &want, e))
+        return -1;
+    if (want.why == WHY_CALL && !want.standby && usage_check(sb->core, sandbox_tenant(sb), 0, e)) /* a timer's pause is better than its kill */
         return -1;
     if (!deepen_it && sb->state != SB_RUNNING)
         return transit_not_now(sb, "paused", e);

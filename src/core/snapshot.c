@@ -22,11 +22,18 @@
 
 #define OPT_BASE "snapshot.base"
 #define OPT_LAST "snapshot.last"
+#define OPT_TENANT "tenant"
 
 /* ---- sandboxes made of one --------------------------------------------------------------------------------------- */
 
 const char *sandbox_base(const struct sandbox *sb) { return kv_get(&sb->options, OPT_BASE); }
 const char *sandbox_last_snapshot(const struct sandbox *sb) { return kv_get(&sb->options, OPT_LAST); }
+
+const char *snapshot_tenant(const struct snapshot *s)
+{
+    const char *t = kv_get(&s->options, OPT_TENANT);
+    return t ? t : "";
+}
 
 void sandbox_stands_on(struct sandbox *sb, const struct snapshot *s)
 {
@@ -220,6 +227,8 @@ struct snapshot *snapshot_new(struct sandbox *sb, const struct snapshot_spec *ho
     s->expires_ns = how->expires_s ? s->created_ns + (int64_t)how->expires_s * NS_PER_S : 0;
     kv_copy(&s->env, &sb->env);
     kv_copy(&s->options, &how->options);
+    if (*sandbox_tenant(sb))
+        kv_set(&s->options, S(OPT_TENANT), str_of(sandbox_tenant(sb)));
     if (s->memory)
         snapshot_note_volumes(s, sb);
     map_set(&c->snapshots, s->id, s);

@@ -68,6 +68,7 @@ size_t snapshot_list(struct core *c, const struct snapshot_filter *f, struct sna
 /* -- sandboxes made of one -- */
 const char *sandbox_base(const struct sandbox *sb); /* the snapshot it stands on; NULL */
 const char *sandbox_last_snapshot(const struct sandbox *sb); /* the one it took last, or came from; NULL */
+const char *snapshot_tenant(const struct snapshot *s); /* whose it is (core/tenant.h); "": the operator's */
 void sandbox_stands_on(struct sandbox *sb, const struct snapshot *s);
 /* The sandbox becomes what it was in that snapshot of its own. boot: on the files alone. Calls wait meanwhile. */
 int sandbox_rollback(struct sandbox *sb, const struct snapshot *s, bool boot, sandbox_cb *done, void *arg, struct err *e);

@@ -13,6 +13,7 @@
 #include "core/snapshot.h"
 #include "core/transit.h"
 #include "core/tree.h"
+#include "core/usage.h"
 #include "json/write.h"
 #include "loop/job.h"
 #include "spawn/client.h"
@@ -451,6 +452,8 @@ static int check(struct sandbox *sb, struct snapshot_spec *how, struct err *e)
         return err_set(e, E_CONFLICT, "sandbox %s was paused without its memory: memory: false, or resume it first", sb->id);
     how->files_only |= sb->tier == TIER_CONTAINER || without;
     if (snapshot_name_free(sb->core, how->name, e))
+        return -1;
+    if (usage_check(sb->core, sandbox_tenant(sb), 0, e))
         return -1;
     if (sb->core->stopping || sb->core->spawn_lost)
         return err_set(e, E_UNAVAILABLE, "the daemon is stopping");

@@ -1,12 +1,13 @@
 /* Tenants: whose sandbox it is. A tenant is the name of the API key that made
  * it: keys of one name are one tenant, so a key can be exchanged for another.
  * What was made over the daemon's own socket without a key belongs to the
- * operator and to no tenant. What each may have of the network, all its
- * sandboxes together, is the operator's setting HUTCH_TENANTS:
+ * operator and to no tenant. What each may have, all its sandboxes
+ * together, is the operator's setting HUTCH_TENANTS:
  *
- *   {"acme": {"ceiling": POLICY, "connections": 500, "bytes_per_second": 10000000, "bytes_per_day": 5000000000},
+ *   {"acme": {"ceiling": POLICY, "connections": 500, "bytes_per_second": 10000000, "bytes_per_day": 5000000000, "held_bytes": 100000000000},
  *    "*":    {…}}                                                     every tenant that is not named, each for itself
  *
+ * held_bytes bounds what its snapshots and paused sandboxes take on disk (core/usage.h).
  * POLICY is a ceiling (gate/policy.h) for each of its sandboxes, under the host's; it cannot open closed addresses. */
 #pragma once
 #include "base/err.h"
@@ -14,7 +15,7 @@
 #include <stddef.h>
 
 struct core;
-struct tenant { char *name, *ceiling /* JSON, or NULL */; struct gate_limits limits; };
+struct tenant { char *name, *ceiling /* JSON, or NULL */; struct gate_limits limits; uint64_t held_bytes; /* 0: no limit */ };
 struct tenants { struct tenant *at; size_t n; };
 
 int tenants_parse(const char *text /* NULL: none */, struct tenants *ret, struct err *e);

@@ -39,7 +39,7 @@ enum sp_op {
     SP_REMOVE,         /* sp_id: kill if alive, wait for the end, remove cgroups; boxes/<bid> follows at once (a crash in between: the next start's sweep); idempotent */
     SP_FREEZE, SP_THAW,/* sp_id: freezer */
     SP_LIMITS,         /* sp_limits: change cpu/memory/pids of a live box */
-    SP_STAT,           /* sp_id -> sp_stat: cgroup accounting */
+    SP_STAT,           /* sp_id -> sp_stat: cgroup accounting; of a released box only disk_used: what boxes/<bid> takes */
     SP_TEMPLATE_DROP,  /* sp_id: forget the template's cached mount (before deletion) */
     SP_PACK,           /* sp_pack + fd: tar stream on stdin -> templates/<tid>.tmp/rootfs.ext4, in a jail; fd: progress pipe (text lines), then the exit event (its id is the template's) */
     SP_TOOL,           /* sp_tool: run one of the fixed programs of share/ (mmdebstrap, kernel) -> fds: stdout pipe, stderr pipe; exit event */

@@ -4,11 +4,14 @@
 #include "jail/cgroup.h"
 #include "jail/sys.h"
 #include "spawn/server.h"
+#include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 int sp_limit_ok(const struct sp_limit *l, struct err *e)
 {
@@ -108,6 +111,37 @@ static int stat_box(struct server *s, struct request *r, struct box *b)
     return 0;
 }
 
+/* What the files in a directory take; one level below it too (saved/). */
+static uint64_t dir_bytes(int fd, int depth)
+{
+    uint64_t n = 0;
+    struct stat st;
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    for (struct dirent *de; d && (de = readdir(d));) {
+        if (!strcmp(de->d_name, ".") || !strcmp(de->d_name, "..") || fstatat(fd, de->d_name, &st, AT_SYMLINK_NOFOLLOW))
+            continue;
+        n += S_ISREG(st.st_mode) ? (uint64_t)st.st_blocks * 512 : 0;
+        if (S_ISDIR(st.st_mode) && depth)
+            n += dir_bytes(openat(fd, de->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), depth - 1);
+    }
+    if (d)
+        (void)closedir(d);
+    else if (fd >= 0)
+        (void)close(fd);
+    return n;
+}
+
+static int stat_released(struct server *s, struct request *r, struct err *e)
+{
+    struct sp_rep rep = {0};
+    int fd = server_home_open(s, O_RDONLY | O_DIRECTORY, e, "boxes/%s", r->q->u.id.id);
+    if (fd < 0)
+        return err_set(e, E_NOT_FOUND, "no box %s", r->q->u.id.id);
+    rep.u.stat.disk_used = dir_bytes(fd, 1);
+    server_reply(s, r->gen, r->q->seq, &rep, NULL, 0);
+    return 0;
+}
+
 static int limits(struct server *s, struct request *r, struct box *b, struct err *e)
 {
     const struct sp_limits *q = &r->q->u.limits;
@@ -142,6 +176,8 @@ static int on_box(struct server *s, struct request *r, struct err *e)
         server_ok(s, r->gen, r->q->seq);
         return 0;
     }
+    if (r->q->op == SP_STAT && !b)
+        return stat_released(s, r, e);
     if (!b || (b->files_leaving && r->q->op != SP_REMOVE))
         return err_set(e, E_NOT_FOUND, "no box %s", id);
     switch (r->q->op) {

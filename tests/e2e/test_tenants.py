@@ -92,3 +92,38 @@ def stays_with_the_sandbox(t):
     for b in (t.c.box(box.id), copy):
         equal(b.info()["tenant"], "acme")
         until(lambda: inside(b, "R['x'] = [query(n) for n in ('allowed.test', 'other.test')]")["x"] == [[0, [o.ip()]], [3, []]], 20, "its ceiling")
+
+
+@tiers("vm", "container")
+@own_daemon(HUTCH_TENANTS='{"acme": {"held_bytes": 1000000}}', HUTCH_POOL_VM=0, HUTCH_POOL_PRESTARTED=0, HUTCH_POOL_CONTAINER=0)
+@timeout(180)
+def what_is_held_is_counted_and_bounded(t):
+    def used(tenant):
+        return next((u for u in t.c.get("/v1/usage")["tenants"] if u["tenant"] == tenant), None)
+    acme, other = t.d.tcp(t.d.new_key("acme")["key"]), t.d.tcp(t.d.new_key("other")["key"])
+    a, b = acme.create(isolation=t.tier), other.create(isolation=t.tier)
+    t.boxes += [a, b]
+    for x in (a, b):
+        x.put("f", os.urandom(2_000_000))
+    equal((used("acme"), used("other"), used(None)["bytes"]), (None, None, 0))
+    s = a.snapshot()
+    t.cleanup_later(lambda: t.c.get("/v1/snapshots")["snapshots"] and t.c.delete("/v1/snapshots/" + s["id"]))
+    equal(s["tenant"], "acme")
+    u = used("acme")
+    equal((u["snapshots"], u["snapshot_bytes"], u["bytes"], u["limit_bytes"]), (1, s["memory_bytes"] + s["disk_bytes"], s["memory_bytes"] + s["disk_bytes"], 1000000))
+    true(u["bytes"] > 2_000_000)
+    # It is over its limit now: no more of that, by name; others go on, and so does what runs.
+    for call in (a.snapshot, a.fork, a.pause):
+        contains(refuses("quota", call).message, "held_bytes")
+    a.ok("true")
+    b.pause()
+    u = until(lambda: used("other") and used("other")["paused_bytes"] > 2_000_000 and used("other"), 20, "its files are counted")
+    equal((u["paused"], u["snapshots"], u["limit_bytes"]), (1, 0, None))
+    t.d.shutdown(keep=True)
+    t.d.start(settle=False)
+    equal(used("other"), u)
+    b.resume()
+    equal(used("other"), None)
+    t.c.delete("/v1/snapshots/" + s["id"])
+    equal(used("acme"), None)
+    a.pause()

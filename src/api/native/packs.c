@@ -1,4 +1,5 @@
 /* Snapshots as signed files, out and in, and whose are taken. */
+#include "api/gate.h"
 #include "api/native/native.h"
 #include "api/params.h"
 #include "base/cleanup.h"
@@ -136,7 +137,7 @@ void packs_import(struct http_stream *s, void *a)
         return;
     }
     struct taking_pack *st = req_new(a, s, sizeof *st, in_fini);
-    st->im = pack_import_start(api_core(a), name, &ops, st, &e);
+    st->im = pack_import_start(api_core(a), name, gate_tenant(api_core(a), s), &ops, st, &e);
     if (!st->im) {
         req_fail(&st->r, &e, ABOUT_SNAPSHOT);
         return;

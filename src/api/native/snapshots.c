@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "core/fork.h"
 #include "core/snapshot.h"
+#include "core/usage.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -31,6 +32,7 @@ void put_snapshot(struct jw *w, const struct snapshot *s)
     jw_kv_u64(w, "disk_bytes", s->disk_bytes);
     jw_kv_f64(w, "downtime_ms", tenths((double)s->downtime_ns / 1e6));
     jw_kv_u64(w, "users", snapshot_users(s));
+    jw_kv_str(w, "tenant", *snapshot_tenant(s) ? snapshot_tenant(s) : NULL);
     jw_kv_str(w, "signer", *s->signer ? s->signer : NULL);
     jw_end(w);
 }
@@ -142,6 +144,38 @@ void snapshots_get(struct http_stream *s, void *a)
         return;
     jw_init(&w, &b);
     put_snapshot(&w, sn);
+    reply_json(s, 200, &b);
+}
+
+/* ---- what is held ---- */
+static void put_usage(void *arg, const struct usage *u)
+{
+    struct jw *w = arg;
+    jw_obj(w);
+    jw_kv_str(w, "tenant", *u->tenant ? u->tenant : NULL);
+    jw_kv_u64(w, "snapshots", u->snapshots);
+    jw_kv_u64(w, "snapshot_bytes", u->snapshot_bytes);
+    jw_kv_u64(w, "paused", u->paused);
+    jw_kv_u64(w, "paused_bytes", u->paused_bytes);
+    jw_kv_u64(w, "bytes", u->snapshot_bytes + u->paused_bytes);
+    jw_key(w, "limit_bytes");
+    if (u->limit_bytes)
+        jw_u64(w, u->limit_bytes);
+    else
+        jw_null(w);
+    jw_end(w);
+}
+
+void usage_get(struct http_stream *s, void *a)
+{
+    struct buf b = {0};
+    struct jw w;
+    jw_init(&w, &b);
+    jw_obj(&w);
+    jw_kv_arr(&w, "tenants");
+    usage_each(api_core(a), put_usage, &w);
+    jw_end(&w);
+    jw_end(&w);
     reply_json(s, 200, &b);
 }
 

@@ -21,6 +21,7 @@
 #include "core/signer.h"
 #include "core/snapshot.h"
 #include "core/template.h"
+#include "core/usage.h"
 #include "core/volume.h"
 #include "core/tunnel.h"
 #include "http/server.h"
@@ -512,6 +513,13 @@ size_t snapshot_list(struct core *c, const struct snapshot_filter *f, struct sna
     return fake_refuses(e) ? SIZE_MAX : 1;
 }
 unsigned snapshot_users(const struct snapshot *s) { (void)s; return 3; }
+const char *snapshot_tenant(const struct snapshot *s) { (void)s; return ""; }
+void usage_each(struct core *c, void (*fn)(void *, const struct usage *), void *arg)
+{
+    (void)c;
+    fn(arg, &(struct usage){.tenant = "", .snapshots = 1, .snapshot_bytes = 10});
+    fn(arg, &(struct usage){.tenant = "acme", .snapshots = 2, .snapshot_bytes = 20, .paused = 1, .paused_bytes = 5, .limit_bytes = 100});
+}
 const char *sandbox_base(const struct sandbox *sb) { return kv_get(&sb->options, "snapshot.base"); }
 void fork_undo(struct core *c, const struct fork_child *child, unsigned n) { (void)c, (void)child, (void)n; }
 int sandbox_fork(struct sandbox *sb, const struct fork_spec *how, fork_cb *done, void *arg, struct err *e)
@@ -539,9 +547,9 @@ struct pack_export *pack_export_start(struct snapshot *s, const struct pack_expo
 }
 void pack_export_more(struct pack_export *x) { (void)x; PK.asked++; }
 void pack_export_cancel(struct pack_export *x) { (void)x; PK.cancels++; }
-struct pack_import *pack_import_start(struct core *c, const char *name, const struct pack_import_ops *ops, void *arg, struct err *e)
+struct pack_import *pack_import_start(struct core *c, const char *name, const char *tenant, const struct pack_import_ops *ops, void *arg, struct err *e)
 {
-    (void)c;
+    (void)c, (void)tenant;
     PK.in = (struct pack_import){*ops, arg};
     fake_set(&PK.name, name);
     PK.got.n = 0, PK.ended = false;

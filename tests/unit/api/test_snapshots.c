@@ -172,6 +172,15 @@ TEST(api, a_pack_comes_in)
     fx_free(x);
 }
 
+TEST(api, what_is_held_is_shown_by_tenant)
+{
+    struct fx *x = fx_new();
+    fx_ask(x, "GET", "/v1/usage", NULL);
+    HAS(x, "{\"tenant\":null,\"snapshots\":1,\"snapshot_bytes\":10,\"paused\":0,\"paused_bytes\":0,\"bytes\":10,\"limit_bytes\":null}");
+    HAS(x, "{\"tenant\":\"acme\",\"snapshots\":2,\"snapshot_bytes\":20,\"paused\":1,\"paused_bytes\":5,\"bytes\":25,\"limit_bytes\":100}");
+    fx_free(x);
+}
+
 TEST(api, signers_are_shown)
 {
     struct fx *x = fx_new();
