@@ -30,7 +30,7 @@ const struct schema schemas[] = {
     {"Forked", "sandbox:Sandbox error:Error"},
     {"ForkList", "forks!:[Forked] memory!:b downtime_ms!:n"},
     {"Paused", "kind!:=disk|standby memory!:b at!:t? bytes!:i reason!:=call|timeout|idle|shutdown"},
-    {"Network", "mode:=none|allow|open allow:[v] deny:[v] presets:[s] inject:[NetworkInject] limits:NetworkLimits limited:s"},
+    {"Network", "mode:=none|allow|open allow:[v] deny:[v] presets:[s] inject:[NetworkInject] limits:NetworkLimits leads_to:[s] limited:s"},
     {"NetworkInject", "domain!:s ports:[v] methods:[s] paths:[s] secret:s value:s header:s format:s placeholder:s"},
     {"NetworkLimits", "connections:i bytes_per_second:i bytes:i dns_per_second:i"},
     {"NetworkChanged", "network!:Network cut!:i"},

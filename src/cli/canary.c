@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PROBES_MAX 8
+#define PROBES_MAX 10
 #define SCRATCH_S  180
 #define TRY_MS     60000
 #define LOG_NS     (10 * NS_PER_S)
@@ -44,9 +44,8 @@ static void probe_add(struct probe *p, size_t *n, const char *kind, const char *
 }
 
 /* An exact name that some rule allows, without its port. */
-static bool allowed_name(struct json *net, char *out, size_t cap)
+static bool name_in(struct json *allow, char *out, size_t cap)
 {
-    struct json *allow = json_get(net, "allow");
     for (size_t i = 0; i < json_len(allow); i++) {
         struct json *v = json_at(allow, i);
         struct str s = {0};
@@ -64,6 +63,28 @@ static bool allowed_name(struct json *net, char *out, size_t cap)
         return true;
     }
     return false;
+}
+
+/* Of its own rules, or where one of its presets leads. */
+static bool allowed_name(struct json *net, char *out, size_t cap)
+{
+    return name_in(json_get(net, "allow"), out, cap) || name_in(json_get(net, "leads_to"), out, cap);
+}
+
+/* Some rule is for every address: then nowhere is allowed too. */
+static bool is_wide(struct json *net)
+{
+    struct json *allow = json_get(net, "allow");
+    bool wide = false;
+    for (size_t i = 0; i < json_len(allow); i++) {
+        struct str s = {0};
+        if (json_kind(json_at(allow, i)) == JSON_OBJ)
+            s = str_of(jget_str(json_at(allow, i), "cidr", ""));
+        else
+            (void)json_to_str(json_at(allow, i), &s, NULL);
+        wide |= s.n > 2 && !memcmp(s.p + s.n - 2, "/0", 2);
+    }
+    return wide;
 }
 
 static bool own_address(char *out, size_t cap)
@@ -92,8 +113,10 @@ static size_t probes_for(struct cli *x, struct json *net, struct probe *p)
     if (x->local && own_address(name, sizeof name))
         probe_add(p, &n, "tcp", name, 80, false, true);
     probe_add(p, &n, "tcp", NOWHERE6, 80, false, false); /* a sandbox without IPv6 does not even ask */
-    probe_add(p, &n, "udp", NOWHERE4, 9, false, false); /* refused before it gets to the gate, in every mode */
-    if (!open)
+    probe_add(p, &n, "udp", METADATA, 9, false, true);
+    if (!is_wide(net))
+        probe_add(p, &n, "udp", NOWHERE4, 9, false, true);
+    if (!open && !is_wide(net))
         probe_add(p, &n, "tcp", NOWHERE4, 80, false, true);
     if (!limited && open)
         probe_add(p, &n, "name", KNOWN_NAME, 0, true, true);
@@ -277,7 +300,7 @@ static char *policy_text(struct json *net)
     jw_obj(&w);
     for (void *it = json_first(net); it; it = json_next(net, it)) {
         auto_buf text = {0};
-        if (str_eqz(json_iter_key(it), "inject") || str_eqz(json_iter_key(it), "limited"))
+        if (str_eqz(json_iter_key(it), "inject") || str_eqz(json_iter_key(it), "limited") || str_eqz(json_iter_key(it), "leads_to"))
             continue;
         json_dump(json_iter_value(net, it), &text);
         jw_key_str(&w, json_iter_key(it));

@@ -100,7 +100,7 @@ static int normalise(struct core *c, struct json *obj, struct buf *out, struct k
     for (void *it = json_first(obj); it; it = json_next(obj, it)) {
         struct json *v = json_iter_value(obj, it);
         auto_buf text = {0};
-        if (json_kind(v) == JSON_NIL || str_eqz(json_iter_key(it), "limited")) /* of our own rendering */
+        if (json_kind(v) == JSON_NIL || str_eqz(json_iter_key(it), "limited") || str_eqz(json_iter_key(it), "leads_to")) /* of our own rendering */
             continue;
         jw_key_str(&w, json_iter_key(it));
         if (str_eqz(json_iter_key(it), "inject")) {
@@ -362,6 +362,27 @@ static const char *limited(const struct sandbox *sb, const char **ret_whose)
     return mode;
 }
 
+/* Where the presets lead on this host, once they are known. */
+static void put_leads_to(struct jw *w, const struct sandbox *sb)
+{
+    const struct network *n = sb->net;
+    if (!n->npresets)
+        return;
+    jw_kv_arr(w, "leads_to");
+    for (size_t i = 0; i < n->npresets; i++) {
+        const struct preset *p = preset_get(sb->core, n->preset[i]);
+        for (size_t k = 0; p && k < p->nrules; k++)
+            jw_strz(w, p->rule[k].host);
+        for (const char *at = p && p->text ? p->text : ""; *at; at += strspn(at, ", ")) {
+            size_t len = strcspn(at, ", ");
+            if (len)
+                jw_str(w, (struct str){at, len});
+            at += len;
+        }
+    }
+    jw_end(w);
+}
+
 void network_put(struct jw *w, const struct sandbox *sb)
 {
     struct err e;
@@ -374,6 +395,7 @@ void network_put(struct jw *w, const struct sandbox *sb)
         jw_key_str(w, json_iter_key(it));
         jw_raw(w, (struct str){text.p, text.n});
     }
+    put_leads_to(w, sb);
     if (ceiling) {
         char say[160];
         (void)snprintf(say, sizeof say, "the %s (mode %s) applies as well: what it does not allow stays closed", whose, ceiling);

@@ -356,15 +356,20 @@ def doctor_network(t):
 def canary_tries_every_policy(t):
     t.outside.zone["example.com"] = [t.outside.ip()]
     box = t.box(network={"allow": ["api.allowed.test", "192.0.2.0/24"], "inject": [{"domain": "api.allowed.test", "header": "x-key", "value": "of its own"}]})
-
+    preset = t.box(network={"presets": ["apt"]})
+    wide = t.box(network={"allow": [{"cidr": "0.0.0.0/0", "protocol": "udp"}]})
     rc, rows, err = doctor_network(t)
     equal([r for r in rows if r["status"] != "ok"], [], err)
     equal(rc, 0)
-    equal(sorted({r["policy"] for r in rows}), ["mode allow", "mode none", "mode open", f"sandbox {box.id}"])
+    equal(sorted({r["policy"] for r in rows}), sorted(["mode allow", "mode none", "mode open", *(f"sandbox {b.id}" for b in (box, preset, wide))]))
+    leads = preset.info()["network"]["leads_to"]
+    contains([(r["probe"], r["want"]) for r in rows if r["policy"] == f"sandbox {preset.id}"], (f"name {leads[0]}", "allowed"))
+    for policy in {r["policy"] for r in rows}:
+        true({"name", "tcp", "udp"} <= {r["probe"].split()[0] for r in rows if r["policy"] == policy and r["want"] == "denied"}, f"{policy}: a name, an address and UDP that must be denied")
     mine = [r for r in rows if r["policy"] == f"sandbox {box.id}"]
     contains([(r["probe"], r["want"]) for r in mine], ("name api.allowed.test", "allowed"))
     true(any(r["probe"].startswith("tcp 169.254.169.254") and r["found"] == "inside: refused; log: deny" for r in mine), mine)
-    equal([b["id"] for b in t.c.get("/v1/sandboxes")["sandboxes"]], [box.id], "scratch sandboxes are gone")
+    equal([b["id"] for b in t.c.get("/v1/sandboxes")["sandboxes"]], [wide.id, preset.id, box.id], "scratch sandboxes are gone")
 
 
 @tiers("container")
