@@ -13,6 +13,7 @@
 #include "core/kernels.h"
 #include "core/pool.h"
 #include "core/variant.h"
+#include "crypto/digest.h"
 #include "image/manifest.h"
 #include "image/oci.h"
 #include "spawn/client.h"
@@ -544,6 +545,7 @@ static void kernel_changed(struct core *c)
         variant_drop(c, t->id);
         pool_drop_template(c, t->id, NULL, NULL);
     }
+    vm_variants_sweep(c->vmh);
     struct template *base = template_find(c, "base", NULL);
     if (base)
         template_warm(c, base);
@@ -640,6 +642,31 @@ static void already_there(void *arg)
     build_free(b);
 }
 
+/* What a built-in template is made of: the package lists, the program that puts them together, the code kernels. */
+static char *builtin_key(struct core *c, const char *builtin)
+{
+    static const char *const parts[] = {"recipes/base.packages", NULL, "tools/bootstrap.sh"};
+    struct sha256 *h = sha256_new();
+    char hex[SHA256_HEX], own[96];
+    (void)snprintf(own, sizeof own, "recipes/%s.packages", builtin);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        char path[320];
+        size_t n = 0;
+        (void)snprintf(path, sizeof path, "%s/%s", c->cfg.share, parts[i] ? parts[i] : own);
+        auto_free char *text = fd_slurp_at(AT_FDCWD, path, 1 << 20, &n);
+        sha256_add(h, path + strlen(c->cfg.share), strlen(path) - strlen(c->cfg.share) + 1);
+        if (text)
+            sha256_add(h, text, n);
+    }
+    const char *kernels = kernels_version(c);
+    sha256_add(h, kernels, strlen(kernels));
+    sha256_end_hex(h, hex);
+    return xstrdup(hex);
+}
+
+/* One without a key is of a version that noted none: it stays until somebody forces another. */
+static bool current(const struct template *there, const char *key) { return there && (!there->content_key || !strcmp(there->content_key, key)); }
+
 struct build *build_builtin(struct core *c, const char *name, const char *builtin, bool force, const struct build_ops *ops, void *arg, struct err *e)
 {
     if (strcmp(builtin, "base") && strcmp(builtin, "code-interpreter") && strcmp(builtin, "isolate")) {
@@ -653,7 +680,8 @@ struct build *build_builtin(struct core *c, const char *name, const char *builti
     b->t->user = xstrdup("user");
     if (!strcmp(builtin, "code-interpreter"))
         b->t->kernels = 1u << LANG_PYTHON | 1u << LANG_JAVASCRIPT;
-    b->kernel_only = template_find(c, name, NULL) && !force;
+    b->t->content_key = builtin_key(c, builtin);
+    b->kernel_only = current(template_find(c, name, NULL), b->t->content_key) && !force;
     if (b->kernel_only && !kernel_outdated(c)) {
         loop_defer(c->loop, already_there, b);
         return b;

@@ -203,6 +203,8 @@ static void recovered(void *arg, const struct err *e)
         volumes_recover(c);
         egress_recovered(c);
         snapshots_recover(c);
+        if (c->vmh)
+            vm_variants_sweep(c->vmh);
         event_emit(c, "host.started", NULL, NULL);
     }
     w.done(w.arg, e);

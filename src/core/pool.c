@@ -8,6 +8,7 @@
 #include "core/warm.h"
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define IDLE_NS    (600 * NS_PER_S)
 #define QUIET_NS   (30 * NS_PER_MS) /* after the last create, before the next refill */
@@ -234,6 +235,8 @@ static void started(void *arg, struct box *b, const struct err *e)
     else
         made(p);
 }
+
+size_t host_total_mib(void) { return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE) >> 20; }
 
 size_t host_free_mib(void)
 {

@@ -13,4 +13,5 @@ void pool_want(struct core *c, const struct box_spec *spec); /* make the class e
 void pool_lost(struct box *b);                           /* an unowned box died */
 void pool_drop_template(struct core *c, const char *template_id, void (*done)(void *arg), void *arg);
 void pool_counts(struct core *c, size_t *vm_ready, size_t *vm_started, size_t *slots, size_t *making /* in the works */);
-size_t host_free_mib(void); /* memory the host could give now */
+size_t host_free_mib(void);  /* memory the host could give now */
+size_t host_total_mib(void); /* … and what it has in all */

@@ -424,6 +424,8 @@ static void create_failed(struct creation *cr, struct sandbox *sb, const struct 
     struct err copy = *e;
     cr->core->create_failures++;
     if (sb && sb->state == SB_CREATING) {
+        if (e->code == E_GONE) /* its process; to who asked for a sandbox nothing is gone */
+            err_set(&copy, E_UNAVAILABLE, "%s before it was ready; most often the host is short of memory (hutch-spawn's log has its last words)", e->msg);
         (void)sandbox_advance(sb, SBE_FAIL, NULL);
         sandbox_set_end(sb, END_HOST_FAULT, copy.msg);
         release(sb);
@@ -617,6 +619,9 @@ static int check_spec(struct core *c, const struct sandbox_spec *s, struct templ
         return err_set(e, E_DENIED, "isolation '%s' is below the floor '%s' that the operator set", tier_name(tier), tier_name((enum tier)c->cfg.min_tier));
     if (tier == TIER_VM && !c->vmh)
         return err_set(e, E_UNSUPPORTED, "microVMs cannot run on this host; `hutch doctor` says why");
+    uint32_t memory = s->memory_mib ? s->memory_mib : c->cfg.def_memory_mib;
+    if (memory > host_total_mib())
+        return err_set(e, E_QUOTA, "memory_mib: %u is more than this host has in all (%zu MiB)", memory, host_total_mib());
     if (s->disk_mib && disk < t->disk_min_mib)
         return err_set(e, E_INVALID, "disk_mib: template '%s' needs at least %u", t->name, t->disk_min_mib);
     if (s->timeout_s > c->cfg.max_timeout_s)

@@ -1,6 +1,8 @@
 """Templates: recipes, imports, what must not become one."""
+import glob
 import json
 import os
+import shutil
 import tarfile
 import time
 
@@ -369,3 +371,59 @@ def remove(t):
     box = t.create(isolation="container")
     refuses("conflict", t.c.delete, "/v1/templates/base")
     box.ok(["true"])
+
+
+def manifest_of(t, name):
+    for path in glob.glob(os.path.join(t.d.home, "templates", "*", "manifest.json")):
+        with open(path) as f:
+            m = json.load(f)
+        if m["name"] == name:
+            return path, m
+    raise AssertionError(f"no template {name}")
+
+
+def put(path, text, owner):
+    """As a new file: those of a test's home are links to the seed's."""
+    with open(path + ".new", "w") as f:
+        f.write(text)
+    os.chown(path + ".new", owner.st_uid, owner.st_gid)
+    os.rename(path + ".new", path)
+
+
+@plain
+@own_daemon(HUTCH_POOL_VM="0", HUTCH_POOL_PRESTARTED="0", HUTCH_POOL_CONTAINER="0")
+def a_changed_recipe_is_built_anew(t):
+    """base is there: ready at once. Made of something else than the recipe says now: built; the old one serves meanwhile."""
+    path, m = manifest_of(t, "base")
+    events = lambda: t.c.stream("POST", "/v1/templates", json_body={"builtin": "base"}, deadline=60).events()  # noqa: E731
+    last = list(events())[-1]
+    equal((last["event"], last["template"]["id"]), ("done", m["id"]), last)
+    t.d.stop()
+    put(path, json.dumps(dict(m, content_key="0" * 64)), os.stat(path))
+    t.d.start()
+    s = t.c.stream("POST", "/v1/templates", json_body={"builtin": "base"}, deadline=60)
+    first = next(iter(s.events()))
+    true(first["event"] in ("progress", "log"), first)
+    equal(t.c.get("/v1/templates/base")["id"], m["id"])
+    s.close()
+    until(lambda: not [x for x in os.listdir(os.path.join(t.d.home, "templates")) if "." in x], 30, "the build is given up with its client")
+    t.create(isolation="container").ok(["true"])
+
+
+@plain
+@own_daemon(HUTCH_POOL_VM="0", HUTCH_POOL_PRESTARTED="0", HUTCH_POOL_CONTAINER="0")
+def snapshots_of_an_older_version_go(t):
+    """A VM snapshot that another agent made is never asked for again."""
+    path, _ = manifest_of(t, "base")
+    vm = os.path.join(os.path.dirname(path), "vm")
+    made = os.listdir(vm)
+    with open(os.path.join(vm, made[0], "manifest.json")) as f:
+        m = json.load(f)
+    t.d.stop()
+    old = os.path.join(vm, "0" * 32)
+    shutil.copytree(os.path.join(vm, made[0]), old, ignore=lambda *_: ["ram"])
+    put(os.path.join(old, "manifest.json"), json.dumps(dict(m, key="0" * 32, agent="0" * 64)), os.stat(path))
+    for top in (old, *glob.glob(old + "/*")):
+        os.chown(top, os.stat(path).st_uid, os.stat(path).st_gid)
+    t.d.start()
+    until(lambda: sorted(os.listdir(vm)) == sorted(made), 30, "only the old one goes")

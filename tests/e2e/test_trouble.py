@@ -1,5 +1,6 @@
 """Sandboxes that break themselves: panic, power off, a frozen agent, a lying clock."""
 import os
+import resource
 
 from hutchtest import *
 
@@ -151,3 +152,88 @@ def stdout_closed_and_processes_that_live_on(t):
     mark = "daemonized-" + os.urandom(3).hex()
     r = box.exec(f"setsid bash -c 'exec -a {mark} sleep 999' >/dev/null 2>&1 </dev/null & exit 0")
     equal(r.code, 0, "a proper daemon does not hold its starter up")
+
+
+def group_of(t):
+    """The daemon's own directory in the hierarchy that limits memory."""
+    t.d.census.mine()
+    for tag in t.d.census.tags:
+        for top in ("/sys/fs/cgroup/memory", "/sys/fs/cgroup"):
+            for name in ("memory.limit_in_bytes", "memory.max"):
+                if os.path.exists(os.path.join(top, tag, name)):
+                    return os.path.join(top, tag), name
+    raise Skip("no memory controller")
+
+
+def put_text(path, text):
+    try:
+        with open(path, "w") as f:
+            f.write(text)
+        return True
+    except OSError:  # a limit below what is used
+        return False
+
+
+def refused_for_memory(t, codes):
+    e = refuses(codes, t.box, deadline=60)
+    true("memory" in e.message, f"the reason is named: {e.message}")
+    equal([b for b in t.c.get("/v1/sandboxes")["sandboxes"] if b["state"] != "gone"], [])
+
+
+NOTHING_WAITS = {"HUTCH_POOL_VM": "0", "HUTCH_POOL_PRESTARTED": "0", "HUTCH_POOL_CONTAINER": "0"}
+
+
+@plain
+def more_memory_than_there_is(t):
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGESIZE") >> 20
+    if total >= 65536:
+        raise Skip("this host has more than a sandbox may ask for")
+    for tier in ("vm", "container"):
+        e = refuses("quota", t.c.create, isolation=tier, memory_mib=total + 1)
+        contains(e.message, str(total))
+
+
+@tiers("vm")
+@own_daemon(**NOTHING_WAITS)
+def host_without_memory(t):
+    """What all sandboxes together may have is used up: a typed error that names memory, nothing left, and right again afterwards."""
+    t.box().kill()
+    group, limit = group_of(t)
+    try:
+        until(lambda: put_text(os.path.join(group, limit), str(8 << 20)), 20, "what the last one left in the cache goes")
+        refused_for_memory(t, "unavailable guest")
+    finally:
+        put_text(os.path.join(group, limit), "-1" if limit == "memory.limit_in_bytes" else "max")
+    t.box().ok(["echo", "again"])
+
+
+@tiers("container")
+@own_daemon(**NOTHING_WAITS)
+def agent_without_memory(t):
+    """The program of a container cannot be mapped: likewise."""
+    t.box().kill()
+    jails = until(lambda: [p for p in [t.d.pids("hutch-ready")] if len(p) == 4], 20, "jails are made ahead")[0]
+    for pid in jails:
+        resource.prlimit(pid, resource.RLIMIT_AS, (1 << 12, resource.prlimit(pid, resource.RLIMIT_AS)[1]))
+    refused_for_memory(t, "unavailable")
+    for _ in jails:  # those that are left may be taken as well
+        try:
+            return t.box().ok(["echo", "again"])
+        except ApiError as e:
+            equal(e.code, "unavailable", e)
+    t.box().ok(["echo", "again"])
+
+
+@tiers("vm")
+@own_daemon(**NOTHING_WAITS)
+def emulator_without_memory(t):
+    """QEMU cannot map what it needs: likewise."""
+    t.box().kill()
+    spawner = t.d.pids("hutch-spawn")[0]
+    soft, hard = resource.prlimit(spawner, resource.RLIMIT_AS)
+    resource.prlimit(spawner, resource.RLIMIT_AS, (400 << 20, hard))
+    try:
+        refused_for_memory(t, "unavailable")
+    finally:
+        resource.prlimit(spawner, resource.RLIMIT_AS, (soft, hard))
+    t.box().ok(["echo", "again"])

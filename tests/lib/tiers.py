@@ -102,5 +102,6 @@ ALLOWED_SKIPS = (
     "slow: ",            # soak variants, run with HUTCH_TEST_SLOW=1
     "tier switched off",  # --tier
     "not enough memory",  # the scale test on a small machine
+    "this host has more than a sandbox may ask for",
     "no template isolate",  # php and ruby; HUTCH_TEST_ISOLATE=1 builds it into the seed
 )

@@ -233,7 +233,7 @@ void vartmp_init(struct vartmp *t)
     *t = (struct vartmp){.vm_dir = -1, .dir = -1, .ram_fd = -1, .disk_fd = -1, .base_fd = -1, .state_fd = -1};
 }
 
-static void remove_variant_dir(int parent, const char *name)
+void varfile_remove(int parent, const char *name)
 {
     auto_fd dir = openat(parent, name, O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     for (size_t i = 0; dir >= 0 && i < sizeof var_files / sizeof *var_files; i++)
@@ -244,7 +244,7 @@ static void remove_variant_dir(int parent, const char *name)
 void vartmp_drop(struct vartmp *t)
 {
     if (t->vm_dir >= 0 && t->name[0])
-        remove_variant_dir(t->vm_dir, t->name);
+        varfile_remove(t->vm_dir, t->name);
     cleanup_fd(&t->dir);
     cleanup_fd(&t->vm_dir);
     cleanup_fd(&t->ram_fd);
@@ -267,7 +267,7 @@ static void sweep(int vm_dir)
         struct stat st;
         if (de->d_name[0] == '.' && strlen(de->d_name) > VM_KEY_SIZE && !fstatat(vm_dir, de->d_name, &st, AT_SYMLINK_NOFOLLOW) &&
             S_ISDIR(st.st_mode) && st.st_mtim.tv_sec < time(NULL) - STALE_SECONDS)
-            remove_variant_dir(vm_dir, de->d_name);
+            varfile_remove(vm_dir, de->d_name);
     }
     (void)closedir(d);
 }
@@ -341,7 +341,7 @@ int vartmp_publish(struct vartmp *t, const struct vm_spec *spec, const struct vm
     if (renameat2(t->vm_dir, t->name, t->vm_dir, key, RENAME_NOREPLACE)) {
         if (errno != EEXIST || renameat2(t->vm_dir, t->name, t->vm_dir, key, RENAME_EXCHANGE))
             return err_sys(e, errno, "publishing a VM snapshot");
-        remove_variant_dir(t->vm_dir, t->name);
+        varfile_remove(t->vm_dir, t->name);
     }
     t->name[0] = '\0';
     (void)fsync(t->vm_dir); /* published already; a crash now at worst means another build */

@@ -88,6 +88,9 @@ void vm_variant_unref(struct vm_variant *v);               /* the last one drops
 typedef void vm_variant_cb(void *arg, struct vm_variant *v, const struct err *e);
 void vm_variant_load(struct vm_host *h, const struct vm_spec *spec, vm_variant_cb *cb, void *arg);
 
+/* Remove, on a worker, what was built by another agent, guest kernel or emulator and no box and no snapshot stands on. */
+void vm_variants_sweep(struct vm_host *h);
+
 struct vm_build;
 struct vm_build_ops {
     /* 0..100 and a few words; may be NULL. */

@@ -64,6 +64,8 @@ int vartmp_open(struct vartmp *t, int home, const struct vm_spec *spec, const ch
 /* QEMU is gone: write the RAM file and the manifest, make it durable, rename it into place. */
 int vartmp_publish(struct vartmp *t, const struct vm_spec *spec, const struct vm_identity *id, const char *key, struct err *e);
 void vartmp_drop(struct vartmp *t); /* close; remove what was not published */
+void varfile_remove(int vm_dir, const char *name); /* whoever has it loaded has its files open */
+int varfile_sweep_stale(int home, const struct vm_identity *id); /* stale.c -> how many went */
 int varfile_open(struct varfile *f, int home, const struct vm_spec *spec, const struct vm_identity *id, const char *key, struct err *e);
 
 int fd_reopen(int fd, int flags); /* a new open file description of the same file; -1 + errno */
