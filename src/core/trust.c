@@ -4,7 +4,10 @@
 #include <stdlib.h>
 
 #define BUNDLE   "/etc/ssl/certs/ca-certificates.crt"
-#define BUNDLES  BUNDLE " /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/ca-bundle.pem /etc/ssl/cert.pem"
+/* certifi's own copies too: programs that ask it for its file look at no environment. */
+#define CERTIFI  "/usr/lib/python3*/dist-packages/certifi/cacert.pem /usr/local/lib/python3*/*-packages/certifi/cacert.pem " \
+                 "/usr/local/lib/python3*/*-packages/pip/_vendor/certifi/cacert.pem /opt/*/lib/python3*/site-packages/certifi/cacert.pem"
+#define BUNDLES  BUNDLE " /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/ca-bundle.pem /etc/ssl/cert.pem " CERTIFI
 #define KEYSTORES "/etc/ssl/certs/java/cacerts /usr/lib/jvm/*/lib/security/cacerts"
 #define TRUST_MS 60000
 #define CA       "/etc/hutch/ca.pem"

@@ -419,6 +419,7 @@ def tls(addr, sni, host=None, path="/", head="", port=443, ca=None, wait=10):
     except (TimeoutError, socket.timeout): return (0, "TIMEOUT")
     except ssl.SSLError as e: return (0, "ssl " + (e.reason or str(e)))
     except OSError as e: return (0, name_of(e))
+TTLS, COUNTS = [], []  # of the last answers: each record's, how many records
 def query(name, qtype=1, server="10.77.0.1", over="udp", wait=5, raw=None):
     """(rcode, [addresses]) or the error's name."""
     q = raw or (struct.pack(">HHHHHH", 0x1234, 0x0100, 1, 0, 0, 0) + b"".join(bytes([len(p)]) + p.encode("latin-1") for p in name.split(".")) + b"\0" + struct.pack(">HH", qtype, 1))
@@ -441,8 +442,10 @@ def query(name, qtype=1, server="10.77.0.1", over="udp", wait=5, raw=None):
             while r[at] and r[at] < 192: at += 1 + r[at]
             at += 2 if r[at] >= 192 else 1
             typ, _, ttl, n = struct.unpack(">HHIH", r[at:at + 10])
+            TTLS.append(ttl)
             if typ == 1: got.append(socket.inet_ntoa(r[at + 10:at + 14]))
             at += 10 + n
+        COUNTS.append(struct.unpack(">H", r[6:8])[0])
         return (r[3] & 15, got)
     except (TimeoutError, socket.timeout): return "TIMEOUT"
     except OSError as e: return name_of(e)

@@ -1,0 +1,104 @@
+"""The gate as a process, and what it does beside deciding: confinement, restarts, the resolver, trust stores."""
+import os
+import signal
+
+from hutchtest import *
+from outside import gated, inside
+
+TIERS = tiers("vm", "container")
+
+
+def gate_pid(t):
+    return t.d.pids("hutch-egress")[0]
+
+
+@plain
+@gated
+def confined(t):
+    pid = gate_pid(t)
+    st = dict(line.split(":", 1) for line in open(f"/proc/{pid}/status").read().splitlines())
+    uids, gids = set(st["Uid"].split()), set(st["Gid"].split())
+    true(len(uids) == 1 and uids.isdisjoint({"0", str(os.stat(t.d.home).st_uid)}), f"a user of its own: {uids}")
+    equal((gids, st["Groups"].split(), st["Seccomp"].strip(), st["NoNewPrivs"].strip()), (uids, [], "2", "1"))
+    for caps in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+        equal(int(st[caps], 16), 0, caps)
+    equal(os.path.realpath(f"/proc/{pid}/root"), os.path.realpath(os.path.join(t.d.home, "log", "egress")), "it sees its logs and nothing else")
+
+
+@TIERS
+@gated
+def dies_and_comes_back(t):
+    """Streams of the API do not notice; its boxes have their policies again, also new ones."""
+    box = t.box(network={"mode": "open"})
+    equal(inside(box, "R['x'] = http('allowed.test')[0]")["x"], 200)
+    p = box.stream(["sh", "-c", "echo begun; while ! [ -e /tmp/go ]; do sleep 0.1; done; echo ended"])
+    p.wait_output(b"begun")
+    pid = gate_pid(t)
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: t.d.pids("hutch-egress") not in ([], [pid]), 15, "another hutch-egress")
+    until(lambda: inside(box, "R['x'] = http('allowed.test')")["x"][0] == 200, 20, "its policy again")
+    fresh = t.box(network={"allow": ["other.test"]})
+    equal(inside(fresh, "R['x'] = [http('other.test')[0], query('allowed.test')]")["x"], [200, [3, []]])
+    box.put("/tmp/go", b"")
+    contains(p.collect()["stdout"], b"ended", "the stream that was open went on")
+
+
+@tiers("container")
+@gated
+@timeout(90)
+def what_cannot_be_set_starts_nothing(t):
+    pid = gate_pid(t)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        contains(str(refuses("unavailable", t.box, network={"mode": "open"})), "hutch-egress")
+        equal(t.c.get("/v1/sandboxes")["sandboxes"], [])
+        box = t.box()
+        equal(box.exec(["echo", "closed"]).text, "closed\n", "one that may reach nothing needs nobody")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@TIERS
+@gated
+def questions_of_any_kind_keep_their_ttl(t):
+    o = t.outside
+    data = {15: b"\0\x0a\x01a\0", 33: bytes(6) + b"\x01a\0", 257: b"\0\x05issueca", 65: b"\0\x01\0", 65280: b"anything"}  # MX, SRV, CAA, HTTPS, one that nobody knows
+    kinds = tuple(data)
+    o.answer = lambda name, qtype: [(qtype, 4321, data[qtype])] if qtype in data else None
+    o.ttl = 86399
+    t.cleanup_later(lambda: setattr(o, "ttl", 60))
+    box = t.box(network={"allow": ["allowed.test"]})
+    r = inside(box, """
+        R["a"] = (query("allowed.test"), TTLS[-1])
+        R["kinds"] = [(query("allowed.test", k)[0], COUNTS[-1], TTLS[-1]) for k in O.kinds]
+        R["other"] = [query("other.test", k) for k in O.kinds]
+    """, kinds=kinds)
+    equal(r["a"], [[0, [o.ip()]], 86399])
+    equal(r["kinds"], [[0, 1, 4321]] * len(kinds))
+    equal(r["other"], [[3, []]] * len(kinds), "no name that is not allowed, whatever is asked of it")
+    equal(set(o.asked), {"allowed.test"})
+
+
+@TIERS
+@gated
+def stores_that_programs_trust(t):
+    """Where no program of that kind is in the template, its store stands in: what is put there is the same."""
+    box = t.box(network={"allow": ["api.allowed.test"]})
+    certifi = "/usr/local/lib/python3.11/dist-packages/certifi/cacert.pem"
+    box.exec(["sh", "-c", f"""mkdir -p {os.path.dirname(certifi)} /etc/ssl/certs/java /usr/lib/jvm/x/lib/security; echo '# theirs' >{certifi}
+: >/etc/ssl/certs/java/cacerts; : >/usr/lib/jvm/x/lib/security/cacerts
+printf '#!/bin/sh\necho "$@" >>/tmp/keytool\n' >/usr/local/bin/keytool; chmod 755 /usr/local/bin/keytool"""], user="root")
+    t.c.put(f"{box.p}/network", {"allow": ["api.allowed.test"], "inject": [{"domain": "api.allowed.test", "header": "x-key", "value": "a-value-7"}]})
+    ca = box.exec(["cat", "/etc/hutch/ca.pem"]).text.strip()
+    contains(ca, "BEGIN CERTIFICATE")
+    for store in ("/etc/ssl/certs/ca-certificates.crt", certifi):
+        contains(box.exec(["cat", store]).text, ca, store)
+    contains(box.exec(["cat", certifi]).text, "# theirs")
+    calls = box.exec(["cat", "/tmp/keytool"]).text
+    for store in ("/etc/ssl/certs/java/cacerts", "/usr/lib/jvm/x/lib/security/cacerts"):
+        contains(calls, f"-importcert -noprompt -alias hutch-gate -file /etc/hutch/ca.pem -keystore {store}")
+    env = dict(line.split("=", 1) for line in box.exec(["env"]).text.splitlines() if "=" in line)
+    for k in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS"):
+        contains(box.exec(["cat", env[k]]).text, ca, k)
+    r = box.exec(["sh", "-c", "openssl s_client -connect api.allowed.test:443 -servername api.allowed.test -verify_return_error </dev/null 2>&1 | grep -c 'Verify return code: 0'"])
+    equal(r.text.strip(), "1", "OpenSSL itself")
