@@ -1,8 +1,11 @@
 """Clones of one template are not the same machine twice."""
+import array
+import itertools
 import json
+import os
+import subprocess
 
 from hutchtest import *
-from recipes import built, tar_of
 
 PROBE = r"""
 import os, uuid, json, socket, random, secrets, ssl
@@ -110,10 +113,10 @@ def history_is_clean(t):
     true(len(foreign) <= 1, f"processes of a fresh sandbox: {foreign}")
 
 
-# Lives in a template's snapshot. Its generators are the same in every clone until somebody says that it is one.
+# Live in a snapshot. Their generators are the same in every clone until somebody says that it is one.
 TWIN = rb"""
-import json, os, random, secrets, signal, socket, ssl, time, uuid
-told = 0
+import json, os, random, secrets, signal, socket, ssl, sys, uuid
+at, told = sys.argv[1], 0
 alone = random.Random(os.urandom(16))   # nobody re-seeds this one
 def again(*_):
     global told
@@ -123,46 +126,110 @@ def again(*_):
 signal.signal(signal.SIGUSR1, again)
 random.random(), ssl.RAND_bytes(16), uuid.uuid4()
 s = socket.socket(socket.AF_UNIX)
-s.bind("/run/twin.sock")
-os.chmod("/run/twin.sock", 0o777)
+s.bind(at)
 s.listen(8)
 while True:
     c, _ = s.accept()
     c.sendall(json.dumps({"random": random.random(), "urandom": os.urandom(16).hex(), "uuid4": str(uuid.uuid4()), "secrets": secrets.token_hex(8),
-                          "openssl": ssl.RAND_bytes(16).hex(), "alone": alone.random(), "told": told, "pid": os.getpid(), "wall": time.time()}).encode())
+                          "openssl": ssl.RAND_bytes(16).hex(), "alone": alone.random(), "told": told, "pid": os.getpid()}).encode())
     c.close()
 """
 HOOK = b"""#!/bin/sh
 echo "$HUTCH_GENERATION $HUTCH_SANDBOX_ID" >> /run/twin.hooks
-pkill -USR1 -f /opt/twin.py
+pkill -USR1 -f '^python3 /opt/twin.py /run/told.sock'
+rm -f /run/restarted.sock
+pkill -KILL -f '^python3 /opt/twin.py /run/restarted.sock'
 """
-ASK = "import socket; s = socket.socket(socket.AF_UNIX); s.connect('/run/twin.sock'); print(s.recv(4096).decode())"
+ASK = r"""
+import json, socket, sys, time
+got = []
+for name in ("told", "restarted"):
+    while True:
+        s = socket.socket(socket.AF_UNIX)
+        try:
+            s.connect(f"/run/{name}.sock")
+            break
+        except OSError:
+            time.sleep(0.05)
+    got.append(json.loads(s.recv(4096)))
+print(json.dumps(got))
+"""
+DRAWN = ("urandom", "uuid4", "secrets", "random", "openssl")
 
 
 @tiers("vm")
-@timeout(600)
+@timeout(180)
 def processes_of_a_snapshot_are_not_twins(t):
-    """Clones of a template whose START was running: what the kernel gives differs by itself, what a process keeps differs after the hook."""
-    built(t, "twins", "FROM base\nUSER root\nCOPY twin.py /opt/twin.py\nCOPY hook.sh /etc/hutch/post-restore.d/50-twin\nRUN chmod 755 /etc/hutch/post-restore.d/50-twin\n"
-                      "START python3 -u /opt/twin.py\nREADY test -S /run/twin.sock\n", tar_of({"twin.py": TWIN, "hook.sh": HOOK}), deadline=560)
-    boxes = [t.create(template="twins", isolation="vm", deadline=60) for _ in range(2)]
-    a, b = got = [json.loads(x.ok(["python3", "-c", ASK])) for x in boxes]
-    for key in ("urandom", "uuid4", "secrets", "random", "openssl"):
+    """Clones of a machine in which processes were running: what the kernel gives differs by itself, what a process keeps differs
+    after the hook, which has it seed again or, if it cannot, restarts it."""
+    box = t.box()
+    for path, data, mode in (("/opt/twin.py", TWIN, "644"), ("/etc/hutch/post-restore.d/50-twin", HOOK, "755")):
+        box.put(path, data, mode=mode, user="root")
+    box.background(["python3", "/opt/twin.py", "/run/told.sock"], user="root")
+    box.background("while :; do python3 /opt/twin.py /run/restarted.sock; done", user="root")
+    ask = lambda b: json.loads(b.ok(["python3", "-c", ASK], user="root", deadline=60))  # noqa: E731
+    first = ask(box)
+    kids = t.fork(box, count=2)[1]
+    got = [ask(k) for k in kids]
+    (a, a2), (b, b2) = got
+    for key in DRAWN:
         true(a[key] != b[key], f"{key}: {got}")
-    for x, g in zip(boxes, got):
-        true(g["told"] >= 1, "it was told that it is a clone")
-        contains(x.ok("cat /run/twin.hooks"), f"1 {x.id}\n", "the hook knows whose and which")
-    equal(a["alone"], b["alone"], "what nobody re-seeds is the same in both: this is why there are hooks")
-    equal(a["pid"], b["pid"], "pids are those of the snapshot")
+    for key in (*DRAWN, "alone"):
+        true(a2[key] != b2[key], f"of the one that was restarted, {key}: {got}")
+    for k, g in zip(kids, (a, b)):
+        equal(g["told"], 1, "it was told that it is a clone")
+        equal(k.ok("cat /run/twin.hooks"), f"2 {k.id}\n", "the hook knows whose and which")
+    equal(a["alone"], b["alone"], "what nobody seeds again is the same in both: this is why there are hooks")
+    equal((a["pid"], b["pid"]), (first[0]["pid"],) * 2, "pids are those of the snapshot")
+    equal(ask(box)[0]["told"], 0, "the parent is no clone")
     # The same machine again after a pause: told once more, under the next generation.
-    one = boxes[0]
+    one = kids[0]
     one.pause()
     one.resume()
-    again = json.loads(one.ok(["python3", "-c", ASK]))
-    equal((again["pid"], again["told"]), (a["pid"], a["told"] + 1))
-    contains(one.ok("cat /run/twin.hooks"), f"2 {one.id}\n")
-    for key in ("urandom", "uuid4", "secrets", "random", "openssl"):
+    again, _ = ask(one)
+    equal((again["pid"], again["told"]), (a["pid"], 2))
+    equal(one.ok("cat /run/twin.hooks"), f"2 {one.id}\n3 {one.id}\n")
+    for key in DRAWN:
         lacks((a[key], b[key]), again[key], key)
+
+
+def memory_of(pid):
+    """The pages a process has, in pieces. Others are not touched: to read them would make them."""
+    with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", 0) as mem, open(f"/proc/{pid}/pagemap", "rb", 0) as pages:
+        for line in maps:
+            where, access = line.split()[:2]
+            if "r" not in access or "[v" in line:
+                continue
+            at, end = (int(x, 16) >> 12 for x in where.split("-"))
+            pages.seek(at * 8)
+            there = array.array("Q", pages.read((end - at) * 8))
+            for present, run in itertools.groupby(range(len(there)), lambda i: there[i] >> 63):
+                if present:
+                    run = list(run)
+                    mem.seek((at + run[0]) << 12)
+                    yield mem.read(len(run) << 12)
+
+
+@tiers("vm")
+@own_daemon(HUTCH_POOL_VM="1", HUTCH_POOL_PRESTARTED="1")
+@timeout(120)
+def memory_of_an_ended_clone_is_nowhere(t):
+    """Marks in a clone's memory, seen in its machine from outside, and after its end in no process and no file of ours."""
+    mark = os.urandom(12).hex()
+    has = lambda pid: any(mark.encode() in part for part in memory_of(pid))  # noqa: E731
+    box = t.box()
+    box.ok(f"yes {mark} | head -c 4000000 > /dev/shm/marks")
+    machine = t.d.init_of(box.info()["box"])
+    true(has(machine), "it can be seen from outside while it lives")
+    box.kill()
+    new = t.box()
+    new.ok(["true"])
+    t.d.wait_pools()
+    machines = t.d.pids("qemu-system-x86")
+    true(len(machines) >= 2, "the new one, and one that waits")
+    equal([p for p in machines + t.d.pids("hutchd") + t.d.pids("hutch-spawn") if has(p)], [], "processes that hold it")
+    grep = subprocess.run(["grep", "-rlF", mark, *(os.path.join(t.d.home, x) for x in ("boxes", "snapshots", "tmp", "log", "state.db"))], capture_output=True, text=True)
+    equal((grep.returncode, grep.stdout), (1, ""), "files that hold it")
 
 
 @tiers("vm", "container")
