@@ -307,7 +307,7 @@ class Relay:
                 self.flush()
             for fd, _ in ready:
                 if fd == self.requests:
-                    b = os.read(fd, 1 << 20)
+                    b = os.read(fd, 1 << 16)
                     if not b:
                         os.kill(self.pid, signal.SIGKILL)
                         os._exit(0)
@@ -326,7 +326,7 @@ class Relay:
 
     def listen(self):
         try:
-            b = os.read(self.frm, 1 << 20)
+            b = os.read(self.frm, 1 << 16)
         except BlockingIOError:
             return
         if not b:

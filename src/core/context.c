@@ -272,6 +272,8 @@ static void on_ready(void *arg)
         cx->state = CX_ON;
     cx->found = 0;
     tell_waiters(cx, NULL);
+    if (cx->cell && cx->cell->stop && kernel_hears(cx->kernel)) /* sent to a kernel that was found, before it had answered */
+        eval_interrupt(cx->cell);
     context_push(cx);
 }
 

@@ -107,12 +107,13 @@ static void pass_output(struct eval *v, const struct kernel_event *ev)
     v->ops.event(v->arg, &part);
 }
 
-/* An interrupt that came before the cell had begun would be lost: a kernel between cells ignores it. */
+/* An interrupt that came before the cell had begun would be lost on most kernels: between cells they ignore it. */
 void eval_interrupt(struct eval *v)
 {
+    struct kernel *k = v->cx->kernel;
     v->stop = true;
-    if (v->running && v->cx->kernel)
-        kernel_interrupt(v->cx->kernel);
+    if (k && (v->running || kernel_hears(k)))
+        kernel_interrupt(k, v->cell);
 }
 
 void eval_event(struct eval *v, const struct kernel_event *ev)
@@ -123,7 +124,7 @@ void eval_event(struct eval *v, const struct kernel_event *ev)
     }
     if (ev->type == KE_COUNT && !v->running) {
         v->running = true;
-        if (v->stop)
+        if (v->stop && !kernel_hears(v->cx->kernel))
             eval_interrupt(v);
     }
     if (ev->type == KE_ERROR) {

@@ -32,6 +32,7 @@ struct kernel {
     size_t ntail;
     size_t unread;      /* taken while held: credit not yet given back */
     bool ready, found, nudged, held, ending;
+    bool hears;         /* an interrupt at any time, not only once a cell has begun */
     struct err why;     /* we ended it ourselves, for this */
     struct timer limit; /* for `ready`; of a found one for `adopted` */
 };
@@ -111,18 +112,21 @@ void kernel_run(struct kernel *k, int64_t cell, struct str code, const struct kv
 
 static void signaled(void *arg, const struct err *e) { (void)arg, (void)e; } /* it may have ended meanwhile */
 
-void kernel_interrupt(struct kernel *k)
+void kernel_interrupt(struct kernel *k, int64_t cell)
 {
     struct jw w;
     char who[16];
     struct sandbox *sb = sandbox_find(k->core, k->sandbox, NULL);
     if (!sb || !k->pid || !k->x)
         return;
+    begin(k, &w, "interrupt"); /* before the signal: who hears that finds the line */
+    jw_kv_i64(&w, "id", cell);
+    end(k, &w);
     (void)snprintf(who, sizeof who, "%u", k->pid);
     (void)exec_signal(sb, who, SIGINT, true, signaled, NULL, NULL); /* fails only with the sandbox */
-    begin(k, &w, "interrupt");
-    end(k, &w);
 }
+
+bool kernel_hears(const struct kernel *k) { return k->hears; }
 
 /* ---- from the kernel ---- */
 static bool ascii(struct str s)
@@ -207,6 +211,7 @@ static void on_line(struct kernel *k, const char *p, size_t n)
     if (str_eqz(name, k->found ? "adopted" : "ready") && !k->ready) {
         timer_stop(&k->limit);
         k->ready = true;
+        (void)json_bool(j, "hears", false, &k->hears, NULL);
         k->ops.ready(k->arg);
         return;
     }
@@ -323,7 +328,7 @@ static void on_limit(void *arg)
     struct err e;
     if (k->found && !k->nudged) { /* it still works for a client that is gone */
         k->nudged = true;
-        kernel_interrupt(k);
+        kernel_interrupt(k, 0);
         timer_arm(&k->limit, START_NS);
         return;
     }

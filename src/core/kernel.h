@@ -44,7 +44,8 @@ struct kernel *kernel_start(struct sandbox *sb, const struct kernel_spec *s, con
 /* One that runs already, by pid: it is told whom it works for now. Ready at once, in the sense that cells may be sent. */
 struct kernel *kernel_attach(struct sandbox *sb, uint32_t pid, const struct kernel_ops *ops, void *arg, struct err *e);
 void kernel_run(struct kernel *k, int64_t cell, struct str code, const struct kv *env /* may be NULL */);
-void kernel_interrupt(struct kernel *k);
+void kernel_interrupt(struct kernel *k, int64_t cell);
+bool kernel_hears(const struct kernel *k);     /* an interrupt of a cell that was sent and has not begun; true at the earliest when ready */
 void kernel_hold(struct kernel *k, bool hold); /* while held, the kernel's output waits in the sandbox */
 void kernel_kill(struct kernel *k);            /* with everything it started */
 void kernel_leave(struct kernel *k);           /* it lives on */

@@ -28,7 +28,7 @@ E2B = os.path.join(HERE, "e2b")
 CACHE = os.path.join(REPO, ".cache", "conform")
 TIERS = ("vm", "container")
 LIMIT = int(os.environ.get("HUTCH_CONFORM_TIMEOUT", "600"))  # seconds per script
-SHORT_VM = ("commands.test.mjs", "files.test.mjs", "pause.test.mjs", "signing.test.mjs", "volumes.test.mjs")
+SHORT_VM = ("commands.test.mjs", "files.test.mjs", "interpreter.py", "interpreter.test.mjs", "pause.test.mjs", "signing.test.mjs", "volumes.test.mjs")
 
 
 class Unavailable(Exception):

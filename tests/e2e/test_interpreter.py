@@ -211,6 +211,53 @@ def a_client_that_leaves_interrupts_its_cell(t):
 
 
 @tiers("container")
+def an_interrupt_hits_the_cell_it_was_meant_for(t):
+    """However early it comes, and never the next one."""
+    box = t.box()
+    cx = box.eval("n = 0")["context"]
+    for _ in range(30):
+        s = box.eval_stream("n += 1\nfor i in range(10 ** 9): pass")
+        next(iter(s.events()))
+        s.abort()
+        equal(main_text(box.eval("'after'", deadline=10)), "'after'")
+    for _ in range(30):  # just about when it ends by itself
+        s = box.eval_stream("'short'")
+        next(iter(s.events()))
+        box.context(cx + "/interrupt")
+        s.abort()
+        equal(main_text(box.eval("'after'", deadline=10)), "'after'")
+
+
+@tiers("container")
+@timeout(60)
+def background_work_goes_on_between_cells(t):
+    box = t.box()
+    box.eval("import asyncio, threading, time\nseen = []\nasync def tick():\n    for i in range(3):\n        await asyncio.sleep(0.05); seen.append(i)\ntask = asyncio.create_task(tick())")
+    until(lambda: main_text(box.eval("seen")) == "[0, 1, 2]", 10, "the task runs between cells")
+    # a thread that wakes the loop while nothing else would
+    box.eval("async def waits():\n    seen.append(await asyncio.get_running_loop().run_in_executor(None, lambda: time.sleep(0.2) or 'thread'))\ntask = asyncio.create_task(waits())")
+    until(lambda: "thread" in main_text(box.eval("seen")), 10, "a thread wakes the loop")
+    equal(main_text(box.eval("asyncio.get_running_loop() is asyncio.get_event_loop()")), "True")
+    equal(main_text(box.eval("async with asyncio.timeout(5): v = await asyncio.sleep(0, 9)\nv")), "9")
+
+
+@tiers("container")
+def a_container_comes_back_without_its_kernels(t):
+    """Its memory cannot be kept: contexts begin anew, and the answer says so by its number."""
+    box = t.box()
+    box.eval("x = 1")
+    own = box.context(language="bash")["id"]
+    box.pause()
+    box.resume()
+    equal([c["language"] for c in box.contexts()], ["python", "javascript"])
+    refuses("not_found", box.eval, "1", context=own)
+    r = box.eval("x", deadline=30)
+    equal((r["error"]["name"], r["execution_count"]), ("NameError", 1))
+    (kid,) = t.fork(box)[1]
+    equal(kid.eval("x", deadline=30)["error"]["name"], "NameError")
+
+
+@tiers("container")
 def cells_of_one_context_wait_for_each_other(t):
     box = t.box()
     box.eval("order = []")

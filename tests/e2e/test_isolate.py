@@ -110,7 +110,7 @@ def javascript(t):
 @timeout(120)
 def php_and_ruby(t):
     if not any(x["name"] == "isolate" for x in t.c.get("/v1/templates")["templates"]):
-        skip("no template isolate: HUTCH_TEST_ISOLATE=1 builds one into the seed")
+        skip("no template isolate: its packages could not be had")
     r = ev(t, "php", "echo 'hi'; fwrite(STDERR, 'there'); return array_map(fn($x) => $x * 2, $input['n']);", input={"n": [1, 2]})
     equal((r["value"], r["stdout"], r["stderr"], r["error"], r["template"]), ([2, 4], "hi", "there", None, "isolate"))
     equal(value(t, "php", "1 + 1"), 2, "an expression")
@@ -124,6 +124,11 @@ def php_and_ruby(t):
     equal(error(t, "php", "exit(3);", "exit")["exit_code"], 3)
     error(t, "php", "$a = []; while (true) $a[] = str_repeat('x', 1000);", "memory", timeout_ms=30000)
     true(value(t, "php", "mt_rand()") != value(t, "php", "mt_rand()"))
+    error(t, "php", "while (true);", "timeout", timeout_ms=400)
+    error(t, "php", "while (true);", "cpu", cpu_ms=150, timeout_ms=30000)
+    error(t, "php", "while (true) echo str_repeat('x', 99);", "output", timeout_ms=30000)
+    error(t, "php", "function f($n) { return f($n + 1) + 1; } f(0);", "memory", timeout_ms=30000)
+    equal(value(t, "php", "[preg_match('/^(a+)+$/', str_repeat('a', 64) . 'b'), preg_last_error_msg()]"), [False, "Backtrack limit exhausted"], "PHP's own limit")
     r = ev(t, "ruby", "puts 'hi'; warn 'there'; input['n'].map { |x| x * 2 }", input={"n": [1, 2]})
     equal((r["value"], r["stdout"], r["stderr"], r["error"]), ([2, 4], "hi\n", "there\n", None))
     equal(value(t, "ruby", "def f(x) = x + 1", function="f", input=1), 2)
@@ -135,6 +140,11 @@ def php_and_ruby(t):
     equal(error(t, "ruby", "exit 3", "exit")["exit_code"], 3)
     error(t, "ruby", "a = []; loop { a << 'x' * 1_000_000 }", "memory", timeout_ms=30000)
     true(value(t, "ruby", "rand") != value(t, "ruby", "rand"))
+    error(t, "ruby", "loop {}", "timeout", timeout_ms=400)
+    error(t, "ruby", "loop {}", "cpu", cpu_ms=150, timeout_ms=30000)
+    error(t, "ruby", "loop { puts 'x' * 99 }", "output", timeout_ms=30000)
+    equal(error(t, "ruby", "def f(n) = f(n + 1)\nf(0)", "exception")["error"]["type"], "SystemStackError")
+    error(t, "ruby", "/^(a+)+$/ =~ 'a' * 40 + 'b'", "timeout", timeout_ms=400)
     for lang, code in (("python", "1+1"), ("js", "1+1")):
         equal(value(t, lang, code), 2)
         equal(value(t, lang, code, template="base"), 2)

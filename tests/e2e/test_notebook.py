@@ -1,17 +1,17 @@
 """Code contexts with the real IPython, pandas and matplotlib, and kernels that ran before anybody asked: template notebook
-(tests/lib/notebook.py). Skipped where its packages cannot be had."""
+(tests/lib/debs.py). Skipped where its packages cannot be had."""
 import base64
 import struct
 
-import notebook
+import debs
 from hutchtest import *
 
 
 def book(t, **members):
     """A sandbox of template notebook."""
-    if notebook.NAME not in [x["name"] for x in t.c.get("/v1/templates")["templates"]]:
+    if debs.NOTEBOOK not in [x["name"] for x in t.c.get("/v1/templates")["templates"]]:
         skip("the seed home has no template notebook: its packages could not be had")
-    return t.box(template=notebook.NAME, timeout_s=600, **members)
+    return t.box(template=debs.NOTEBOOK, timeout_s=600, **members)
 
 
 def waiting(t, **members):
@@ -34,7 +34,7 @@ def value(r):
 @timeout(240)
 def kernels_run_before_anybody_asks(t):
     box = waiting(t, env={"A": "7"})
-    equal(t.c.get(f"/v1/templates/{notebook.NAME}")["kernels"], ["python", "javascript"])
+    equal(t.c.get(f"/v1/templates/{debs.NOTEBOOK}")["kernels"], ["python", "javascript"])
     tags = {p["tag"] for p in box.processes() if p["running"]}
     equal(tags, {"kernel:python:default", "kernel:javascript:default"})
     equal([(c["language"], c["state"]) for c in box.contexts()], [("python", "idle"), ("javascript", "idle")])
@@ -74,6 +74,47 @@ def a_kernel_survives_a_pause(t):
     equal(value(box.eval("y * 7", language="js", deadline=60)), "42")
 
 
+@tiers("vm")
+@timeout(240)
+def kernels_in_a_fork_are_copies(t):
+    """State comes along, in every context; what is drawn or changed afterwards is each machine's own."""
+    box = book(t)
+    own = box.context(language="python", cwd="/tmp", deadline=120)["id"]
+    box.eval("import random, numpy; random.seed(7); numpy.random.seed(7); x = [1]", deadline=60)
+    box.eval("y = 'own'", context=own, deadline=60)
+    box.eval("let z = [1]", language="js", deadline=60)
+    _, kids = t.fork(box, count=2)
+    everyone = [box, *kids]
+    ids = lambda b: [(c["language"], c["cwd"], c["default"], c["state"]) for c in b.contexts()]
+    for kid in kids:
+        equal(ids(kid), ids(box))
+        equal((value(kid.eval("x", deadline=60)), value(kid.eval("y, __import__('os').getcwd()", context=own, deadline=60)), value(kid.eval("z", language="js", deadline=60))),
+              ("[1]", "('own', '/tmp')", "[ 1 ]"))
+    for language, code in (("python", DRAW), ("javascript", DRAW_JS)):
+        drawn = [b.eval(code, language=language, deadline=60)["results"][0]["data"]["application/json"] for b in everyone]
+        for same in zip(*drawn):
+            equal(len(set(same)), 3, f"{language}: drawn twice")
+    for i, b in enumerate(everyone):
+        b.eval(f"x.append({i})", deadline=60)
+        b.eval(f"z.push({i})", language="js", deadline=60)
+    equal([value(b.eval("x", deadline=60)) for b in everyone], [f"[1, {i}]" for i in range(3)])
+    equal([value(b.eval("z", language="js", deadline=60)) for b in everyone], [f"[ 1, {i} ]" for i in range(3)])
+
+
+@tiers("vm")
+@timeout(180)
+def a_cell_that_runs_during_a_fork(t):
+    """The parent's goes on; the child's has no client there and is interrupted by the child's first."""
+    box = book(t)
+    box.eval("import time; n = 0", deadline=60)
+    with box.eval_stream("print('begun')\nwhile n < 10: time.sleep(0.3); n += 1\nn", deadline=120) as s:
+        next(e for e in s.events() if e["event"] == "stdout")
+        (kid,) = t.fork(box)[1]
+        true(int(value(kid.eval("n", deadline=60))) < 10)
+        last = [e for e in s.events() if e["event"] in ("result", "end")]
+    equal((last[0]["data"]["text/plain"], last[1]["status"]), ("10", "ok"))
+
+
 @tiers("container")
 @timeout(180)
 def values_show_themselves(t):
@@ -85,9 +126,11 @@ def values_show_themselves(t):
     equal(one("pd.Series([1, 2], name='s')")["text/plain"], "0    1\n1    2\nName: s, dtype: int64")
     equal(one("list(range(2000))")["text/plain"].count(","), 1999, "sequences are not cut")
     for code, types in (("HTML('<b>x</b>')", {"text/html"}), ("Markdown('# x')", {"text/markdown"}), ("Latex('$x$')", {"text/latex"}), ("SVG('<svg xmlns=\"http://www.w3.org/2000/svg\"/>')", {"image/svg+xml"}),
-                        ("JSON({'a': 1})", {"application/json"}), ("Javascript('1')", {"application/javascript"})):
-        got = one("from IPython.display import *\n" + code)
+                        ("JSON({'a': 1})", {"application/json"}), ("Javascript('1')", {"application/javascript"}),
+                        ("Image(data=b'\\xff\\xd8\\xff' + b'x' * 20, format='jpeg')", {"image/jpeg"}), ("Pdf()", {"application/pdf"})):
+        got = one("from IPython.display import *\nclass Pdf:\n    def _repr_pdf_(self): return b'%PDF-1.4'\n" + code)
         equal(set(got) - {"text/plain"}, types, code)
+    equal(base64.b64decode(got["application/pdf"]), b"%PDF-1.4")
     equal(one("display({'application/x-own': 'mine', 'text/plain': 'p'}, raw=True)"), {"application/x-own": "mine", "text/plain": "p"})
     r = box.eval("from PIL import Image\nim = Image.new('RGB', (7, 5))\nim.show()\nim.save('/tmp/x.png')\nim", deadline=60)
     sizes = [struct.unpack(">II", base64.b64decode(x["data"]["image/png"])[16:24]) for x in r["results"]]
@@ -107,6 +150,48 @@ def python_as_ipython_does_it(t):
     equal(value(box.eval("    z = 3\n    z + 1")), "4")
     equal(box.eval("%%bash\necho $0")["stdout"], "bash\n")
     equal(box.eval("%matplotlib inline\nimport matplotlib.pyplot as plt\nfig = plt.figure()")["results"], [], "an empty figure is no result")
+
+
+# A cell that is Python as it stands does not go through all of IPython (light.py): it must look as if it had.
+SEEN = """
+import os
+if os.environ.get("WHOLE"):  # somebody listens: the whole of IPython
+    get_ipython().events.register("post_run_cell", lambda result: None)
+def show(ip=get_ipython()):
+    ns, h = ip.user_ns, ip.history_manager
+    print(len(ns["In"]), ns["In"][-2:], [ns.get(k) for k in ("_i", "_ii", "_iii", "_i4")], ns["Out"], [ns.get(k) for k in ("_", "__", "___", "_3")], ip.execution_count,
+          ip.last_execution_succeeded, h.input_hist_raw[-1])
+"""
+CELLS = ["1 + 1", "'a';", "x = 5", "x * 2  # twice", "print(1); x", "if x:\n    x\n", "None", "[x, {'k': x}]", "0.1 + 0.2", "1 / 0", "x +", "def f():\n    return undefined\nf()",
+         "class A:\n    def __repr__(self): return 'A!'\nA()", "import sys; sys.exit(3)", "_", "_i", "In[-1]", "assert x == 6, 'no'", "x = 7\nreturn", "x", "raise KeyboardInterrupt", "'\\n%x'",
+         "float('nan'), True, b'b', 1j", "from __future__ import annotations", "def g(v: Nope): pass\ng.__annotations__"]
+
+
+@tiers("container")
+@timeout(120)
+def light_cells_look_like_ipythons(t):
+    box = book(t)
+    both = [box.context(language="python", env=env, deadline=60)["id"] for env in ({}, {"WHOLE": "1"})]
+    for context in both:
+        equal(box.eval(SEEN, context=context, deadline=60)["status"], "ok")
+    for code in CELLS:
+        light, whole = [], []
+        for context, got in zip(both, (light, whole)):
+            for cell in (code, "show()"):
+                r = box.eval(cell, context=context)
+                got.append([r[k] for k in ("status", "execution_count", "stdout", "stderr", "results", "error")])
+        equal(light, whole, code)
+
+
+@tiers("container")
+def one_line_may_still_be_a_magic(t):
+    box = book(t)
+    equal(value(box.eval("pwd", deadline=60)), "'/home/user'")
+    true(box.eval("ls -d .")["stdout"].startswith("."), "an alias without its sign")
+    equal(value(box.eval("pwd = 3\npwd")), "3")
+    equal(value(box.eval("pwd")), "3")
+    equal(box.eval("%config InteractiveShell.ast_node_interactivity = 'all'")["status"], "ok")
+    equal([x["data"]["text/plain"] for x in box.eval("1\n2")["results"]], ["1", "2"])
 
 
 # What E2B's clients read out of a figure: [code, expected members]

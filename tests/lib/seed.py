@@ -1,8 +1,9 @@
 """Builds the templates of a seed home through the real daemon: seed.py HOME RUN.
 
-`base`, and `notebook` where its packages can be had; with HUTCH_TEST_CI=1 also
-`code-interpreter`, with HUTCH_TEST_ISOLATE=1 `isolate`. Both tiers are warmed,
-and one sandbox of each has run a command, before the home counts as a seed."""
+`base`, and `notebook` and `isolate` where their packages can be had (debs.py).
+HUTCH_TEST_CI=1 adds the real `code-interpreter`, HUTCH_TEST_ISOLATE=1 makes the
+real `isolate`. Both tiers are warmed, and one sandbox of each has run a command,
+before the home counts as a seed."""
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 
-import notebook  # noqa: E402
+import debs  # noqa: E402
 from client import ApiError, Client, Deadline, Late  # noqa: E402
 from daemon import free_port, program  # noqa: E402
 
@@ -46,19 +47,26 @@ def main(home, run):
         if p.returncode:
             raise SystemExit(f"hutch template build base: {p.returncode}\n" + open(log.name).read()[-3000:])
         templates = ["base"]
-        try:
-            notebook.build(c, os.path.join(home, "templates", c.get("/v1/templates/base")["id"], "rootfs.ext4"))
-            templates.append(notebook.NAME)
-        except notebook.Unavailable as e:
-            print(f"# no template {notebook.NAME}: {e}", file=sys.stderr)
-        for name, wish in (("isolate", "HUTCH_TEST_ISOLATE"), ("code-interpreter", "HUTCH_TEST_CI")):
-            if os.environ.get(wish) == "1":
-                subprocess.run([program("hutch"), "template", "build", name], env=env, stdin=subprocess.DEVNULL, check=True)
-        for name in list(templates):
+        image = os.path.join(home, "templates", c.get("/v1/templates/base")["id"], "rootfs.ext4")
+        wished = [name for name, wish in ((debs.ISOLATE, "HUTCH_TEST_ISOLATE"), ("code-interpreter", "HUTCH_TEST_CI")) if os.environ.get(wish) == "1"]
+        for name in debs.PACKAGES:
+            if name in wished:
+                continue
+            try:
+                at = time.monotonic()
+                debs.build(c, image, name)
+                print(f"# template {name}: {time.monotonic() - at:.0f} s", file=sys.stderr)
+                templates.append(name)
+            except debs.Unavailable as e:
+                print(f"# no template {name}: {e}", file=sys.stderr)
+        for name in wished:
+            subprocess.run([program("hutch"), "template", "build", name], env=env, stdin=subprocess.DEVNULL, check=True)
+            templates.append(name)
+        for name in [n for n in templates if n != debs.ISOLATE]:  # sandboxes are made of the others
             try:
                 warm(c, name)
             except (ApiError, Late, AssertionError) as e:
-                if name != notebook.NAME:
+                if name != debs.NOTEBOOK:
                     raise
                 templates.remove(name)
                 c.delete(f"/v1/templates/{name}")

@@ -104,6 +104,44 @@ class WithKernels(unittest.TestCase):
         two = self.result("fig, ax = plt.subplots(1, 2); ax[0].plot([1]); ax[1].scatter([1], [2]); plt.show()").chart
         self.assertEqual([c.type.value for c in two.elements], ["line", "scatter"])
 
+    # What the SDK's classes hold, by class: every member they declare, so that none is missing or invented.
+    CHARTS = {
+        "LineChart": ("plt.plot([1, 2], [3, 4], label='a')", {"type", "title", "elements", "x_label", "y_label", "x_unit", "y_unit", "x_ticks", "x_tick_labels", "x_scale",
+                                                             "y_ticks", "y_tick_labels", "y_scale"}, {"label", "points"}),
+        "ScatterChart": ("plt.scatter([1, 2], [3, 4])", {"type", "title", "elements", "x_label", "y_label", "x_unit", "y_unit", "x_ticks", "x_tick_labels", "x_scale",
+                                                        "y_ticks", "y_tick_labels", "y_scale"}, {"label", "points"}),
+        "BarChart": ("plt.bar(['A', 'B'], [1, 2])", {"type", "title", "elements", "x_label", "y_label", "x_unit", "y_unit"}, {"label", "group", "value"}),
+        "PieChart": ("plt.pie([1, 2], labels=['A', 'B'])", {"type", "title", "elements"}, {"label", "angle", "radius"}),
+        "BoxAndWhiskerChart": ("plt.boxplot([[1, 2, 3, 4, 9]], labels=['b'], patch_artist=True)", {"type", "title", "elements", "x_label", "y_label", "x_unit", "y_unit"},
+                               {"label", "min", "first_quartile", "median", "third_quartile", "max", "outliers"}),
+    }
+
+    def test_charts_field_by_field(self):
+        for name, (code, members, of_element) in self.CHARTS.items():
+            chart = self.result("plt.title('T'); plt.xlabel('Time (s)'); plt.ylabel('Load [kg]'); " + code + "; plt.show()").chart
+            self.assertEqual(type(chart).__name__, name)
+            self.assertEqual(set(chart.to_dict()), members, name)
+            self.assertEqual({frozenset(e) for e in chart.to_dict()["elements"]}, {frozenset(of_element)}, name)
+            self.assertEqual(set(vars(chart)) - {"_raw_data"}, members, name)
+            for e, raw in zip(chart.elements, chart.to_dict()["elements"]):
+                self.assertEqual({k: [list(p) for p in v] if k == "points" else v for k, v in vars(e).items()}, raw, name)
+            self.assertEqual(chart.title, "T")
+            if "x_unit" in members:
+                self.assertEqual((chart.x_label, chart.x_unit, chart.y_label, chart.y_unit), ("Time (s)", "s", "Load [kg]", "kg"), name)
+            if "x_ticks" in members:
+                self.assertEqual((len(chart.x_ticks), len(chart.y_ticks)), (len(chart.x_tick_labels), len(chart.y_tick_labels)), name)
+                self.assertEqual((chart.x_scale.value, chart.y_scale.value), ("linear", "linear"), name)
+        two = self.result("fig, ax = plt.subplots(1, 2); fig.suptitle('S'); ax[0].bar(['A'], [1]); ax[1].pie([1, 2]); plt.show()").chart
+        self.assertEqual((type(two).__name__, set(two.to_dict()), two.title, [type(c).__name__ for c in two.elements]),
+                         ("SuperChart", {"type", "title", "elements"}, "S", ["BarChart", "PieChart"]))
+
+    def test_six_languages(self):
+        for language, code, want in (("python", "6 * 7", "42"), ("javascript", "6 * 7", "42"), ("typescript", "const n: number = 6\nn * 7", "42"), ("bash", "echo $((6 * 7))", "42"),
+                                     ("r", "6 * 7", "[1] 42"), ("java", "6 * 7", "42")):
+            r = self.sbx.run_code(code, language=language, **LONG)
+            self.assertIsNone(r.error, language)
+            self.assertEqual((r.text or "".join(r.logs.stdout)).strip(), want, language)
+
     def test_tables(self):
         df = self.result("import pandas as pd\npd.DataFrame({'a': [1, 2], 't': pd.to_datetime(['2024-01-01', '2024-01-02'])})")
         self.assertEqual(df.data, {"a": [1, 2], "t": ["2024-01-01T00:00:00", "2024-01-02T00:00:00"]})

@@ -1,5 +1,5 @@
-// The real @e2b/code-interpreter. On template base everywhere; figures and tables where a template has pandas and
-// matplotlib (HUTCH_NOTEBOOK); R, Java and TypeScript where that is code-interpreter.
+// The real @e2b/code-interpreter. On template base everywhere; figures, tables and all six languages where a template
+// has them (HUTCH_NOTEBOOK).
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
 import { NotFoundError, TimeoutError } from 'e2b'
@@ -130,8 +130,15 @@ describe('a template with kernels', { timeout: 900_000, skip: notebook ? false :
     assert.ok(r.results.length === 3 && r.results.every((x) => x.png))
     const latex = await run("from IPython.display import display\ndisplay({'text/latex': r'\\text{x}'}, raw=True)")
     assert.deepEqual(latex.results[0].formats(), ['latex'])
+    const bundle = { 'text/plain': 't', 'text/html': '<b>h</b>', 'text/markdown': '# m', 'image/svg+xml': '<svg/>', 'image/png': 'iVBO', 'image/jpeg': '/9j/',
+      'application/pdf': 'JVBE', 'text/latex': '$l$', 'application/json': { j: [1] }, 'application/javascript': '1', 'application/x-own': 'o' }
+    const all = (await run(`display(${JSON.stringify(bundle)}, raw=True)`)).results[0]
+    assert.deepEqual(all.formats().sort(), ['application/x-own', 'html', 'javascript', 'jpeg', 'json', 'latex', 'markdown', 'pdf', 'png', 'svg', 'text'])
+    assert.deepEqual([all.text, all.html, all.markdown, all.svg, all.png, all.jpeg, all.pdf, all.latex, all.json, all.javascript, all.extra],
+      ['t', '<b>h</b>', '# m', '<svg/>', 'iVBO', '/9j/', 'JVBE', '$l$', { j: [1] }, '1', { 'application/x-own': 'o' }])
+    assert.equal(JSON.parse(JSON.stringify(all)).markdown, '# m')
   })
-  it('speaks all six languages', { ...slow, skip: full ? false : 'needs template code-interpreter' }, async () => {
+  it('speaks all six languages', slow, async () => {
     assert.equal((await run('function f(x: number): number { return x - 2 }\nf(1)', { language: 'ts' })).text, '-1')
     assert.deepEqual((await run('print("Hello, World!")', { language: 'r' })).logs.stdout, ['[1] "Hello, World!"\n'])
     assert.equal((await run('Sys.getenv("TEST_ENV_VAR")', { language: 'r' })).results[0].text.trim(), '[1] "supertest"')
@@ -141,5 +148,38 @@ describe('a template with kernels', { timeout: 900_000, skip: notebook ? false :
     assert.equal((await run('System.getProperty("FOO")', { language: 'java', envs: { FOO: 'bar' } })).text, 'bar')
     assert.equal((await run('System.getProperty("FOO", "default")', { language: 'java' })).text, 'default')
     assert.equal((await run('System.getProperty("user.dir")', { language: 'java' })).text, '/home/user')
+  })
+  for (const [language, set, get, want, bad, name] of [
+    ['python', 'kept = 41', 'kept + 1', '42', '1 / 0', 'ZeroDivisionError'],
+    ['javascript', 'const kept = 41', 'kept + 1', '42', 'throw new RangeError("no")', 'RangeError'],
+    ['typescript', 'const kept: number = 41', 'kept + 1', '42', 'throw new RangeError("no")', 'RangeError'],
+    ['bash', 'kept=41', 'echo $((kept + 1))', '42', 'exit 3', 'ExitStatus'],
+    ['r', 'kept <- 41', 'kept + 1', '[1] 42', 'stop("no")', ''],
+    ['java', 'int kept = 41;', 'kept + 1', '42', 'throw new IllegalStateException("no");', ''],
+  ]) {
+    it(`a context of ${language}`, slow, async () => {
+      const ctx = await sbx.createCodeContext({ language, cwd: '/tmp', ...long })
+      assert.deepEqual([ctx.language, ctx.cwd], [language, '/tmp'])
+      const value = async (code) => { const r = await run(code, { context: ctx }); return r.text ?? r.logs.stdout.join('').trim() }
+      assert.equal((await run(set, { context: ctx })).error, undefined)
+      assert.equal(await value(get), want)
+      const e = (await run(bad, { context: ctx })).error
+      assert.ok(e && e.name.includes(name) && e.traceback, JSON.stringify(e))
+      await sbx.restartCodeContext(ctx, long)
+      const lost = await run(get, { context: ctx })
+      assert.notEqual(lost.text ?? lost.logs.stdout.join('').trim(), want)
+      await sbx.removeCodeContext(ctx, long)
+      assert.ok(!(await sbx.listCodeContexts()).some((c) => c.id === ctx.id))
+    })
+  }
+  it('is as it was after a pause', { ...slow, skip: process.env.HUTCH_TIER === 'vm' ? false : 'a container keeps its files only' }, async () => {
+    const ctx = await sbx.createCodeContext({ language: 'bash', ...long })
+    await run('x=7', { context: ctx })
+    await run('kept = [1, 2]')
+    assert.equal(await sbx.pause(), true)
+    const again = await Sandbox.connect(sbx.sandboxId, { requestTimeoutMs: 180_000 })
+    assert.equal((await again.runCode('kept', long)).text, '[1, 2]')
+    assert.deepEqual((await again.runCode('echo $x', { context: ctx, ...long })).logs.stdout, ['7\n'])
+    assert.ok((await again.listCodeContexts()).some((c) => c.id === ctx.id))
   })
 })

@@ -262,16 +262,45 @@ TEST(context, a_client_that_leaves_interrupts_once_the_cell_runs)
     sayf("{\"ev\":\"count\",\"id\":@,\"n\":1}\n");
     CHECK_INT(F.signals, 1);
     CHECK_STR(F.who, "50");
-    CHECK(strstr(F.in.p, "{\"op\":\"interrupt\"}\n") != NULL);
     long long old = cell_id();
+    char line[200];
+    snprintf(line, sizeof line, "{\"op\":\"interrupt\",\"id\":%lld}\n", old);
+    CHECK(strstr(F.in.p, line) != NULL);
     (void)run("next", NULL, LANG_PYTHON, 0, 0);
     CHECK(cell_id() == old); /* it waits */
-    char line[200];
     snprintf(line, sizeof line, "{\"ev\":\"error\",\"id\":%lld,\"name\":\"KeyboardInterrupt\"}\n{\"ev\":\"done\",\"id\":%lld}\n", old, old);
     say(line);
     CHECK(cell_id() != old && !R.over && !F.kills);
     sayf("{\"ev\":\"done\",\"id\":@}\n");
     CHECK(R.over && R.end.how == EVAL_OK);
+    teardown();
+}
+TEST(context, a_kernel_that_always_hears_is_told_at_once)
+{
+    setup();
+    struct eval *v = run("loop", NULL, LANG_PYTHON, 0, 0);
+    listed(NULL, 0);
+    files();
+    F.x->ops.started(F.x->arg, 50, 0);
+    say("{\"ev\":\"ready\",\"hears\":true}\n");
+    eval_cancel(v);
+    turn();
+    CHECK_INT(F.signals, 1);
+    sayf("{\"ev\":\"count\",\"id\":@,\"n\":1}\n");
+    CHECK_INT(F.signals, 1); /* once is enough */
+    teardown();
+}
+TEST(context, one_that_was_found_is_told_when_it_has_answered)
+{
+    setup();
+    struct proc_info p = {.pid = 60, .running = true, .tag = "kernel:python:default"};
+    struct eval *v = run("loop", NULL, LANG_PYTHON, 0, 0);
+    listed(&p, 1);
+    eval_cancel(v);
+    turn();
+    CHECK_INT(F.signals, 0);
+    say("{\"ev\":\"adopted\",\"hears\":true}\n");
+    CHECK_INT(F.signals, 1);
     teardown();
 }
 TEST(context, a_deadline_interrupts_then_kills)

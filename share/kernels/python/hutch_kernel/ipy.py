@@ -6,20 +6,28 @@ from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
 from IPython.core.formatters import DisplayFormatter
 from IPython.core.interactiveshell import InteractiveShell
+from IPython.lib.pretty import _repr_pprint
 from traitlets.config import Config
 
 from . import rich
+from .light import Light, underscores
 
 
 class _Hook(DisplayHook):
-    def write_output_prompt(self):
-        pass
+    def quiet(self):
+        cells = self.shell.history_manager.input_hist_parsed
+        return bool(cells) and ";" in cells[-1] and super().quiet()
 
-    def write_format_data(self, format_dict, md_dict=None):
-        self.shell.hutch.publish_data(format_dict, main=True)
-
-    def finish_displayhook(self):
-        pass
+    def __call__(self, result=None):
+        self.check_for_underscore()
+        if result is None or self.quiet():
+            return
+        data, _ = self.shell.display_formatter.format(result)
+        underscores(self, result)
+        self.fill_exec_result(result)
+        if data:
+            self.shell.hutch.publish_data(data, main=True)
+            self.log_output(data)
 
 
 class _Publisher(DisplayPublisher):
@@ -32,17 +40,29 @@ class _Publisher(DisplayPublisher):
 
 # Values that have nothing but their text, unless somebody registered more for their type: asking a dozen formatters costs more than all the rest.
 BARE = (bool, int, float, complex, str, bytes, list, tuple, dict, set)
+ONE_LINE = (bool, int, float, str)  # … and that text is repr()
 
 
 class _Formatter(DisplayFormatter):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.text = self.formatters["text/plain"]
+        self.others = [f.type_printers for mime, f in self.formatters.items() if mime != "text/plain"]
+
     def _bare(self, obj):
         kind = type(obj)
-        return kind in BARE and not any(kind in f.type_printers for mime, f in self.formatters.items() if mime != "text/plain")
+        if kind not in BARE:
+            return None
+        for printers in self.others:
+            if kind in printers:
+                return None
+        if kind in ONE_LINE and self.text.type_printers.get(kind, _repr_pprint) is _repr_pprint:
+            return {"text/plain": repr(obj)}
+        return {"text/plain": self.text(obj)}
 
     def format(self, obj, include=None, exclude=None):
-        if self._bare(obj):
-            data, metadata = {"text/plain": self.formatters["text/plain"](obj)}, {}
-        else:
+        data, metadata = self._bare(obj), {}
+        if data is None:
             data, metadata = super().format(obj, include, exclude)
         if data:
             rich.augment(obj, data)
@@ -91,6 +111,7 @@ class Shell:
         _Shell.hutch = self
         self.ip = _Shell.instance(config=config, displayhook_class=_Hook, display_pub_class=_Publisher)
         self.namespace = self.ip.user_ns
+        self.light = Light(self.ip)
         warnings.filterwarnings("ignore", message="To exit: use")  # a cell cannot leave
 
     @property
@@ -116,10 +137,16 @@ class Shell:
         self.out.flush()
         return shell_command(cmd)
 
-    async def rehearse(self, code):
-        await self.ip.run_cell_async(code, store_history=False, transformed_cell=code)
+    def begin(self, code):
+        """Runs the cell, or returns what is to be awaited for that."""
+        plan = self.light.plan(code)
+        if not plan:
+            return self.run(code)
+        self.settle(self.light.run(code, plan))
+        return None
 
     async def run(self, code):
+        """The whole of IPython."""
         ip = self.ip
         broken = None
         try:
@@ -133,7 +160,19 @@ class Shell:
         finally:
             ip.events.trigger("post_execute")
             ip.events.trigger("post_run_cell", result)
-        # SystemExit of a cell is an error of that cell
+        self.settle(result)
+
+    def settle(self, result):
+        """SystemExit of a cell is an error of that cell."""
         if result is not None and result.error_in_exec is not None and not self.failed:
             e = result.error_in_exec
             self.error(type(e).__name__, str(e), type(e).__name__ + ": " + str(e))
+
+    def forget(self, count):
+        """As if no cell had run since the one with this number was the next."""
+        h = self.ip.history_manager
+        self.ip.execution_count = count
+        del h.input_hist_parsed[count:], h.input_hist_raw[count:]
+        h._i = h._ii = h._iii = h._i00 = ""
+        self.ip.displayhook._ = self.ip.displayhook.__ = self.ip.displayhook.___ = ""
+        self.namespace["Out"].clear()

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import random
+import select
 import signal
 import sys
 
@@ -14,7 +15,7 @@ from . import rich
 from .wire import Output, Wire
 
 WARM = ("numpy", "pandas", "matplotlib.pyplot")
-REHEARSAL = """
+REHEARSAL = ("""
 try:
     import pandas
     __hutch = pandas.DataFrame({"a": [1, 2, 3], "b": [4.5, 5.5, 6.5], "c": list("xyx")})
@@ -24,7 +25,7 @@ except ImportError:
     __hutch = [str(i) for i in range(3)]
     print(__hutch)
 __hutch
-"""
+""", "1 + 1", "await __import__('asyncio').sleep(0)")
 
 
 class Kernel:
@@ -34,8 +35,13 @@ class Kernel:
         self.pending = b""
         self.queue = []
         self.running = False
+        self.early = False  # SIGINT came while no cell ran
+        self.task = None    # the cell's, if it has to wait for something
         self.loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self.loop)
+        self.poll = select.poll()
+        self.poll.register(requests, select.POLLIN)
+        self.poll.register(self.loop._ssock, select.POLLIN)  # other threads wake the loop through it
         self.shell = None
         self.figures = rich.Figures(lambda fig: self.shell.publish(fig))
         self.helper = rich.helpers(self.figures.show, lambda v: self.shell.publish(v))
@@ -71,8 +77,8 @@ class Kernel:
     # ---- signals ----
     def on_sigint(self, signo, frame):
         if not self.running:
-            return
-        if self.wire.sending:
+            self.early = True
+        elif self.wire.sending:
             self.wire.interrupted = True
         else:
             raise KeyboardInterrupt
@@ -80,7 +86,7 @@ class Kernel:
     # ---- requests ----
     def read(self):
         try:
-            b = os.read(self.requests, 1 << 20)
+            b = os.read(self.requests, 1 << 16)  # more would come from a mapping of its own, made and unmade every time
         except BlockingIOError:
             return
         if not b:
@@ -89,23 +95,36 @@ class Kernel:
         *lines, self.pending = self.pending.split(b"\n")
         self.queue += [json.loads(line) for line in lines if line.strip()]
 
-    async def next_request(self):
+    def next_request(self):
         while not self.queue:
-            ready = self.loop.create_future()
-            self.loop.add_reader(self.requests, lambda: ready.done() or ready.set_result(None))
-            try:
-                await ready
-            finally:
-                self.loop.remove_reader(self.requests)
-            self.read()
+            loop = self.loop
+            if loop._ready or loop._scheduled or len(loop._selector.get_map()) > 1:
+                loop.run_until_complete(self.readable())
+                self.read()
+                continue
+            for fd, _ in self.poll.poll():  # nothing in the background: no need for the loop
+                if fd == self.requests:
+                    self.read()
+                else:
+                    loop.call_soon(loop.stop)
+                    loop.run_forever()
         return self.queue.pop(0)
+
+    async def readable(self):
+        """Until there is a request; the loop's other work goes on."""
+        ready = self.loop.create_future()
+        self.loop.add_reader(self.requests, lambda: ready.done() or ready.set_result(None))
+        try:
+            await ready
+        finally:
+            self.loop.remove_reader(self.requests)
 
     def adopt(self, q):
         os.environ.update(q.get("env") or {})
         if self.sandbox != q["sandbox"]:
             self.sandbox = q["sandbox"]
             self.reseed()
-        self.wire.event("adopted")
+        self.wire.event("adopted", hears=True)
 
     def reseed(self):
         """A copy of a running kernel must not draw the same numbers as its siblings."""
@@ -124,17 +143,18 @@ class Kernel:
             uuid._node = uuid._last_timestamp = None
 
     def rehearse(self):
-        """Run a cell before anybody asked for one: the next finds what it needs in memory. Nothing of it is seen or stays."""
+        """Run cells before anybody asked for one: the next finds what it needs in memory. Nothing of them is seen or stays."""
         names = self.shell.namespace
-        kept = dict(names)
+        kept, count = dict(names), self.shell.count
         self.shell.failed = True  # what goes wrong is nobody's
         try:
-            self.loop.run_until_complete(self.shell.rehearse(REHEARSAL))
+            for code in REHEARSAL:
+                self.cell(code)
         except BaseException as e:
             os.write(self.log, ("rehearsal: %s\n" % e).encode())
         names.clear()
         names.update(kept)
-        names["Out"].clear()
+        self.shell.forget(count)
         self.out.drain()
         self.wire.event("rehearsed")
 
@@ -145,21 +165,22 @@ class Kernel:
         kept = {k: os.environ.get(k) for k in env}
         os.environ.update(env)
         self.shell.failed = False
-        task = None
+        self.task = None
         try:
             self.running = True  # SIGINT counts from here on
-            self.wire.event("count", id=q["id"], n=self.shell.count)
-            task = self.loop.create_task(self._cell(q["code"]))
-            self.loop.run_until_complete(task)
+            self.wire.hold(self.wire.line("count", id=q["id"], n=self.shell.count))
+            if self.early and self.meant(q["id"]):
+                raise KeyboardInterrupt
+            self.cell(q["code"])
         except KeyboardInterrupt:
             self.running = False
-            self.cancel(task)
+            self.cancel(self.task)
             self.shell.error("KeyboardInterrupt", "", "KeyboardInterrupt")
         except BaseException as e:  # an error of ours, or SystemExit that came out of the loop
             self.running = False
             self.shell.error(type(e).__name__, str(e), "%s: %s" % (type(e).__name__, e))
         finally:
-            self.running = self.wire.interrupted = False
+            self.running = self.early = self.wire.interrupted = False
         for k, v in kept.items():
             if v is None:
                 os.environ.pop(k, None)
@@ -169,21 +190,34 @@ class Kernel:
         self.wire.event("done", id=q["id"])
         self.wire.current = None
 
+    def meant(self, cell):
+        """Whether the SIGINT that came before this cell had begun was for it: its line was sent before the signal."""
+        self.read()
+        return any(q.get("op") == "interrupt" and q.get("id") == cell for q in self.queue)
+
     def cancel(self, task):
         """It waited for something: it learns of the end the usual way."""
         if task and not task.done():
             task.cancel()
             self.loop.run_until_complete(asyncio.wait({task}, timeout=1))
 
-    async def _cell(self, code):
-        await self.shell.run(code)
+    def cell(self, code):
+        """Inside our loop, as far as the code can tell. Only what is to be awaited needs the loop to turn."""
+        asyncio._set_running_loop(self.loop)
+        try:
+            rest = self.shell.begin(code)
+        finally:
+            asyncio._set_running_loop(None)
+        if rest:
+            self.task = self.loop.create_task(rest)
+            self.loop.run_until_complete(self.task)
         self.figures.show()
 
     def serve(self):
-        self.wire.event("ready", language="python", version=platform.python_version())
+        self.wire.event("ready", language="python", version=platform.python_version(), hears=True)
         while True:
             try:
-                q = self.loop.run_until_complete(self.next_request())
+                q = self.next_request()
             except (KeyboardInterrupt, SystemExit):
                 continue  # of a task in the background
             op = q.get("op")

@@ -179,10 +179,21 @@ class Shell:
         self.publish_data(rich.bundle(value), main=True)
 
     # ---- running ----
-    async def run(self, code):
+    def begin(self, code):
+        """Runs the cell, or returns what is to be awaited for that."""
+        rest = None
         self.namespace["In"].append(code)
         try:
-            await self.run_code(code)
+            rest = self.run_code(code)
+        except BaseException:
+            self.show_error()
+        finally:
+            self.count += rest is None
+        return rest and self.finish(rest)
+
+    async def finish(self, rest):
+        try:
+            await rest
         except BaseException as e:
             if isinstance(e, GeneratorExit):
                 raise
@@ -190,25 +201,38 @@ class Shell:
         finally:
             self.count += 1
 
-    async def rehearse(self, code):
-        await self.run_code(code)
+    def forget(self, count):
+        """As if no cell had run since the one with this number was the next."""
+        self.count = count
+        del self.namespace["In"][count:]
+        self.namespace["Out"].clear()
 
-    async def run_code(self, code, name=None):
+    def run_code(self, code, name=None):
+        """As begin(), without the cell around it."""
         name = name or "Cell In[%d]" % self.count
         text = transform(code)
         linecache.cache[name] = (len(text), None, text.splitlines(True), name)
         tree = _parse(text, name)
         quiet = text.rstrip().endswith(";")
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        if tree.body:
-            await self.eval(compile(tree, name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT))
+        parts = [compile(tree, name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)] if tree.body else []
         if last is not None:
-            value = await self.eval(compile(ast.Expression(last.value), name, "eval", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT))
-            if not quiet:
-                self.last_value(value)
+            parts.append(compile(ast.Expression(last.value), name, "eval", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT))
+        show = last is not None and not quiet
+        if any(p.co_flags & inspect.CO_COROUTINE for p in parts):
+            return self.awaited(parts, show)
+        value = None
+        for part in parts:
+            value = eval(part, self.namespace)
+        if show:
+            self.last_value(value)
+        return None
 
-    async def eval(self, compiled):
-        got = eval(compiled, self.namespace)
-        if compiled.co_flags & inspect.CO_COROUTINE:
-            got = await got
-        return got
+    async def awaited(self, parts, show):
+        value = None
+        for part in parts:
+            value = eval(part, self.namespace)
+            if part.co_flags & inspect.CO_COROUTINE:
+                value = await value
+        if show:
+            self.last_value(value)

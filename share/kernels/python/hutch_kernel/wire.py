@@ -37,15 +37,25 @@ class Wire:
         self.fd = fd
         self.lock = threading.RLock()
         self.current = None
-        self.held = ""            # the cell's value, which its end follows at once: one write
-        self.pid = os.getpid()
+        self.held = ""            # lines that wait for the next, which follows at once: one write
+        self.child = False        # a forked child has no business here
+        os.register_at_fork(after_in_child=self.forked)
+        self.main = threading.get_ident()
         self.sending = False      # in the main thread
         self.interrupted = False  # SIGINT came meanwhile
 
+    def forked(self):
+        self.child = True
+
+    def hold(self, line):
+        """A line that need not go before the next one does."""
+        with self.lock:
+            self.held += line + "\n"
+
     def send(self, line):
-        if os.getpid() != self.pid:
-            return  # a forked child has no business here
-        main = threading.current_thread() is threading.main_thread()
+        if self.child:
+            return
+        main = threading.get_ident() == self.main
         with self.lock:
             if main:
                 self.sending = True
@@ -90,6 +100,10 @@ class Wire:
     def result(self, data, main):
         if self.current is None or not data:
             return
+        text = data.get("text/plain")
+        if len(data) == 1 and text is not None and len(text) < PIECE:  # most of them
+            self._result({"text/plain": clean(text)}, main, {})
+            return
         kept, omitted, total = {}, {}, 0
         for mime in sorted(data, key=lambda m: (m != "text/plain", len(data[m]))):
             value = clean(data[mime])
@@ -103,11 +117,12 @@ class Wire:
             kept[mime] = value
         if not kept:
             kept["text/plain"] = "[hutch: a result of %d characters was left out]" % sum(omitted.values())
-        fields = {"omitted": omitted} if omitted else {}
-        line = self.line("result", id=self.current, main=main, data=kept, **fields)
-        if main and os.getpid() == self.pid:
-            with self.lock:
-                self.held += line + "\n"
+        self._result(kept, main, {"omitted": omitted} if omitted else {})
+
+    def _result(self, data, main, fields):
+        line = self.line("result", id=self.current, main=main, data=data, **fields)
+        if main and not self.child:
+            self.hold(line)
         else:
             self.send(line)
 
@@ -174,7 +189,8 @@ class Output:
         self.name, self.parts, self.size = None, [], 0
         self.wake = threading.Event()
         self.raw = {}  # reading end -> (stream name, decoder)
-        self.pid = os.getpid()
+        self.poll = select.poll()  # of these, for whoever has the lock
+        self.fflush = None
         self.stdout = Stream(self, "stdout", 1)
         self.stderr = Stream(self, "stderr", 2)
 
@@ -190,6 +206,7 @@ class Output:
             os.dup2(w, fd, inheritable=True)
             os.close(w)
             self.raw[r] = (name, codecs.getincrementaldecoder("utf-8")("replace"))
+            self.poll.register(r, select.POLLIN)
         sys.stdout, sys.stderr = self.stdout, self.stderr
         os.register_at_fork(after_in_child=self._in_child)
         threading.Thread(target=self._flusher, name="hutch-flush", daemon=True).start()
@@ -200,7 +217,7 @@ class Output:
         self.parts, self.size = [], 0
 
     def put(self, name, fd, text):
-        if os.getpid() != self.pid:  # a forked child prints through the pipe, like any other program
+        if self.wire.child:  # it prints through the pipe, like any other program
             data = text.encode("utf-8", "replace")
             while data:
                 data = data[os.write(fd, data):]
@@ -218,7 +235,7 @@ class Output:
             self.wake.set()
 
     def flush(self):
-        if os.getpid() != self.pid:
+        if not self.parts or self.wire.child:
             return
         with self.lock:
             if self.parts:
@@ -236,7 +253,8 @@ class Output:
         """Whatever lies in the pipes now. True if there was something."""
         any_ = False
         with self.lock:
-            for r, (name, decoder) in self.raw.items():
+            for r, _ in self.poll.poll(0):
+                name, decoder = self.raw[r]
                 while True:
                     try:
                         b = os.read(r, 65536)
@@ -261,14 +279,16 @@ class Output:
     def drain(self):
         """At the end of a cell: everything printed so far is on the wire afterwards."""
         ctypes = sys.modules.get("ctypes")
-        if ctypes:
+        if ctypes:  # what C code printed may still lie in its buffers
             try:
-                ctypes.CDLL(None).fflush(None)
+                if not self.fflush:
+                    self.fflush = ctypes.CDLL(None).fflush
+                self.fflush(None)
             except Exception:
                 pass
         with self.lock:
             self._take()
-            for r, (name, decoder) in self.raw.items():
+            for name, decoder in self.raw.values():
                 rest = decoder.decode(b"", True)
                 decoder.reset()
                 if rest:
