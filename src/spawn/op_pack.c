@@ -130,6 +130,16 @@ static int copy(struct pack *p, int image, struct err *e)
     return copy_sparse(p->base, image, e) ? -1 : program2(grow, 0, e);
 }
 
+/* An archive of a running system has no mount points, and a jail whose root is read-only cannot make them. */
+static int make_mount_points(int top, struct err *e)
+{
+    static const char *const names[] = {"proc", "sys", "dev", "run"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (mkdirat(top, names[i], 0755) < 0 && errno != EEXIST)
+            return err_sys(e, errno, "make /%s", names[i]);
+    return 0;
+}
+
 static int build(struct pack *p, struct err *e)
 {
     struct stat st;
@@ -148,6 +158,8 @@ static int build(struct pack *p, struct err *e)
         return -1;
     auto_fd top = openat(fs, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     (void)unlinkat(top, "lost+found", AT_REMOVEDIR); /* not of the archive */
+    if (top >= 0 && make_mount_points(top, e))
+        return -1;
     if (top < 0 || syncfs(top) < 0)
         return err_sys(e, errno, "writing the image");
     (void)close(take_fd(&top));
