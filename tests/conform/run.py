@@ -1,12 +1,12 @@
 """Other people's SDKs, unmodified, against the built daemon. Called by tools/run-conform.
 
-    run.py [--tier vm|container] [--short] [-j N] [FILE…]     default: both tiers, all of tests/conform/e2b
+    run.py [--tier vm|container] [-j N] [FILE…]     default: both tiers, all of tests/conform/e2b, three scripts at a time
 
 Per tier a daemon of its own serves every script: the *.test.mjs files run under `node --test` with the locked npm
 packages, the *.py files under unittest with the locked PyPI packages. An SDK that cannot be had here is skipped, and the
-reason is said. --short leaves to the vm tier what depends on the tier. A script that fails is run once more, alone, and
-that is said: a shared machine stalls now and then. Afterwards no sandbox may be left, and nothing at all once the daemon
-has stopped. Ends with `N passed, N failed[, N skipped]`.
+reason is said. A script that measures runs alone, and so does the second try of one that failed, which is said: a shared
+machine stalls now and then. Afterwards no sandbox may be left, and nothing at all once the daemon has stopped. Ends with
+`N passed, N failed[, N skipped]`.
 """
 import argparse
 import hashlib
@@ -28,7 +28,8 @@ E2B = os.path.join(HERE, "e2b")
 CACHE = os.path.join(REPO, ".cache", "conform")
 TIERS = ("vm", "container")
 LIMIT = int(os.environ.get("HUTCH_CONFORM_TIMEOUT", "600"))  # seconds per script
-SHORT_VM = ("commands.test.mjs", "files.test.mjs", "interpreter.py", "interpreter.test.mjs", "pause.test.mjs", "signing.test.mjs", "volumes.test.mjs")
+LONG = ("build.test.mjs", "rest.py", "interpreter.test.mjs", "pause.test.mjs", "control.py", "interpreter.py")  # these first
+ALONE = ("load.test.mjs",)
 
 
 class Unavailable(Exception):
@@ -160,17 +161,42 @@ class Run:
             if failed:
                 self.say("\n".join("#   " + line for line in text.splitlines()[-150:]))
 
-    def script(self, tier, file, how, d):
-        r = how()
-        if r.failed:
-            self.say(f"# again: {file} [{tier}]: " + ", ".join(re.findall(r"^ *(?:✖|FAIL:|ERROR:) (.*)", r.text, re.M)[:3]))
-            r = how()
+    def tell(self, tier, file, r, d):
         for line in re.findall(r"^.*?(figure: .*)$", r.text, re.M):
             self.say(f"# {tier}: {line}")
         self.count(f"e2b {file} [{tier}]: {r.passed} passed, {r.failed} failed, {r.skipped} skipped, {r.seconds:.0f} s",
                    r.passed, r.failed, r.skipped, r.text + "\nlast lines of the daemon's log:\n" + d.log_tail(20))
 
-    def tier(self, tier, node, py, mjs, pys):
+    def scripts(self, tier, work, jobs, d):
+        """work: (file, how) pairs. Those that fail, or must not have company, have their turn when the others are through."""
+        todo = sorted((w for w in work if w[0] not in ALONE), key=lambda w: LONG.index(w[0]) if w[0] in LONG else len(LONG))
+        alone = [w for w in work if w[0] in ALONE]
+
+        def worker():
+            while True:
+                with self.lock:
+                    if not todo:
+                        return
+                    file, how = todo.pop(0)
+                r = how()
+                if r.failed:
+                    self.say(f"# again: {file} [{tier}]: " + ", ".join(re.findall(r"^ *(?:✖|FAIL:|ERROR:) (.*)", r.text, re.M)[:3]))
+                    with self.lock:
+                        alone.append((file, how))
+                else:
+                    self.tell(tier, file, r, d)
+
+        crew = [threading.Thread(target=worker) for _ in range(jobs)]
+        for t in crew:
+            t.start()
+        for t in crew:
+            t.join()
+        for file, how in alone:
+            r = how()
+            self.tell(tier, file, r if file not in ALONE or not r.failed else how(), d)
+
+    def tier(self, tier, node, py, mjs, pys, jobs):
+        t0 = time.monotonic()
         d = Daemon(env={"HUTCH_DEFAULT_ISOLATION": tier, "HUTCH_POOL_VM": "1" if tier == "vm" else "0", "HUTCH_POOL_PRESTARTED": "0"}, name="conform")
         try:
             d.start(settle=False)
@@ -178,12 +204,14 @@ class Run:
             env = {k: v for k, v in os.environ.items() if not k.startswith(("HUTCH_", "E2B_"))}
             env.update({"E2B_API_URL": url, "E2B_SANDBOX_URL": url, "E2B_VOLUME_API_URL": url, "E2B_API_KEY": d.new_key("conform")["key"],
                         "HUTCH_TIER": tier, "HUTCH_SOCK": os.path.join(d.run, "hutch.sock")})
+            if os.environ.get("HUTCH_TEST_SLOW") == "1":
+                env["HUTCH_SLOW"] = "1"
             warm = [t["name"] for t in d.client.get("/v1/templates")["templates"] if "python" in t["kernels"]]
             if warm:  # with IPython, pandas and matplotlib
                 env["HUTCH_NOTEBOOK"] = "code-interpreter" if "code-interpreter" in warm else warm[0]
-            for sdk, files, how in ((node, mjs, run_node), (py, pys, run_python)):
-                for file in files if sdk else ():
-                    self.script(tier, file, lambda: how(sdk, file, env), d)
+            work = [(f, lambda f=f: run_node(node, f, env)) for f in mjs if node] + [(f, lambda f=f: run_python(py, f, env)) for f in pys if py]
+            self.scripts(tier, work, jobs, d)
+            self.say(f"# {tier}: {time.monotonic() - t0:.0f} s")
             left = left_sandboxes(d)
             self.count(f"no sandbox is left [{tier}]", not left, bool(left), text="\n".join(left))
             left = d.stop()
@@ -198,8 +226,7 @@ class Run:
 def main(argv):
     ap = argparse.ArgumentParser(prog="run-conform")
     ap.add_argument("--tier", choices=TIERS)
-    ap.add_argument("-j", type=int, default=1, help="2: both tiers at once")
-    ap.add_argument("--short", action="store_true", help="on vm only what depends on the tier")
+    ap.add_argument("-j", type=int, default=3, help="so many scripts at a time")
     ap.add_argument("files", nargs="*")
     opts = ap.parse_args([a for a in argv if a != "e2b"])
     names = [os.path.basename(f) for f in opts.files] or sorted(os.listdir(E2B))
@@ -212,16 +239,8 @@ def main(argv):
             got[what] = None
             run.count(f"e2b {what} # SKIP {e}", skipped=1)
     if any(got.values()):
-        work = []
         for tier in [opts.tier] if opts.tier else TIERS:
-            short = opts.short and tier == "vm"
-            m, p = [[f for f in files if not short or f in SHORT_VM] for files in (mjs, pys)]
-            work.append(threading.Thread(target=run.tier, args=(tier, got["npm"], got["pypi"], m, p)))
-        for i in range(0, len(work), max(opts.j, 1)):
-            for th in work[i:i + max(opts.j, 1)]:
-                th.start()
-            for th in work[i:i + max(opts.j, 1)]:
-                th.join()
+            run.tier(tier, got["npm"], got["pypi"], mjs, pys, max(opts.j, 1))
     print(f"{run.passed} passed, {run.failed} failed" + (f", {run.skipped} skipped" if run.skipped else ""), flush=True)
     return 1 if run.failed else 0
 

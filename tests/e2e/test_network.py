@@ -242,6 +242,30 @@ def secret_is_put_in_outside(t):
 
 @TIERS
 @gated
+def rules_of_e2b_reach_the_server(t):
+    o = t.outside
+    t.c.post("/secrets", {"name": "E2b_Token", "value": "swordfish-5678"})
+    t.cleanup_later(lambda: t.c.delete("/secrets/E2b_Token"))
+    rules = {"api.allowed.test": [{"transform": {"headers": {"Authorization": "Bearer ${e2b.secrets.E2b_Token}", "X-Plain": "literal-24680"}}}]}
+    sid = t.c.post("/v2/sandboxes", {"templateID": "base", "metadata": {"hutch.isolation": t.tier},
+                                     "network": {"allowOut": ["api.allowed.test"], "denyOut": ["0.0.0.0/0"], "rules": rules}})["sandboxID"]
+    t.cleanup_later(lambda: t.c.delete(f"/sandboxes/{sid}"))
+    r = t.c.post(f"/v1/sandboxes/{sid}/exec", {"cmd": ["sh", "-c", "curl -sS https://api.allowed.test/v1; curl -sS -o /dev/null -w ' %{http_code}' http://other.test/"]}, deadline=60)
+    seen = b"".join(h["data"] for h in o.hits).lower()
+    contains(seen, b"authorization: bearer swordfish-5678")
+    contains(seen, b"x-plain: literal-24680")
+    lacks(r["stdout"], "swordfish")
+    true(not r["stdout"].endswith(" 200"), r["stdout"])
+    shown = t.c.get(f"/sandboxes/{sid}")["network"]["rules"]["api.allowed.test"][0]["transform"]["headers"]
+    equal(shown, {"Authorization": "Bearer ${e2b.secrets.E2b_Token}", "X-Plain": "********"})
+    t.c.put(f"/sandboxes/{sid}/network", {"allowOut": ["api.allowed.test"], "denyOut": ["0.0.0.0/0"]})  # what is left out is gone
+    o.hits.clear()
+    t.c.post(f"/v1/sandboxes/{sid}/exec", {"cmd": ["sh", "-c", "curl -sS http://api.allowed.test/v1"]}, deadline=60)
+    lacks(b"".join(h["data"] for h in o.hits).lower(), b"swordfish")
+
+
+@TIERS
+@gated
 def tools_trust_the_gate_where_it_looks_inside(t):
     box = t.box(network={"allow": [{"domain": "api.allowed.test", "methods": ["GET"], "paths": ["/v1/"]}]})
     r = box.exec(["sh", "-c", "for u in /v1/x /v2/x; do curl -sS -o /dev/null -w '%{http_code} ' https://api.allowed.test$u; done;"

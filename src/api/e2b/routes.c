@@ -45,6 +45,7 @@ const struct route e2b_routes[] = {
     {"DELETE", "/templates/tags", e2b_tags_del, 0},
     {"GET", "/templates/{tid}", e2b_template_get, 0},
     {"PATCH", "/templates/{tid}", e2b_template_patch, 0},
+    {"PATCH", "/v2/templates/{tid}", e2b_template_patch, 0},
     {"DELETE", "/templates/{tid}", e2b_template_delete, 0},
     {"GET", "/templates/{tid}/tags", e2b_template_tags, 0},
     {"GET", "/templates/{tid}/files/{hash}", e2b_build_file, 0},

@@ -106,7 +106,7 @@ static int step_copy(struct e2b_recipe *r, size_t i, struct json *step, struct j
         return err_set(e, E_INVALID, "step %zu: COPY is malformed", i);
     kv_set(&r->files, hash, S(""));
     auto_buf b = {0};
-    buf_printf(&b, "set -e; d=" CONTEXT "/x-%s; [ -d \"$d\" ] || { mkdir \"$d\"; tar -xzf " CONTEXT "/%s.tgz -C \"$d\" --no-same-owner; }; cd \"$d\"; dst=",
+    buf_printf(&b, "set -e; d=" CONTEXT "/x-%s; [ -d \"$d\" ] || { mkdir \"$d\"; tar -xf " CONTEXT "/%s.tgz -C \"$d\" --no-same-owner; }; cd \"$d\"; dst=",
                hash.p, hash.p);
     if (*dst != '/') {
         quote(&b, cwd);

@@ -133,8 +133,20 @@ static void on_patch(struct http_stream *s, void *a, const char *p, size_t n)
     struct e2b_ref ref;
     const struct template *core;
     (void)p, (void)n; /* public or not: there is one team */
-    if (ours(s, a, http_param(s, "tid").p, &ref, &core) || core)
-        http_reply(s, 200, "application/json", "{}", 2);
+    const struct e2b_template *t = ours(s, a, http_param(s, "tid").p, &ref, &core);
+    if (!t && !core)
+        return;
+    struct buf b = {0}, name = {0};
+    struct jw w;
+    buf_printf(&name, E2B_NAMESPACE "/%s", t ? t->name : core->name);
+    jw_init(&w, &b);
+    jw_obj(&w);
+    jw_kv_arr(&w, "names");
+    jw_str(&w, (struct str){name.p, name.n});
+    jw_end(&w);
+    jw_end(&w);
+    buf_free(&name);
+    reply_json(s, 200, &b);
 }
 void e2b_template_patch(struct http_stream *s, void *a) { e2b_body(s, a, on_patch); }
 

@@ -27,7 +27,7 @@ describe('a build of many steps', { timeout: 600_000 }, () => {
       .fromBaseImage()
       .copy('folder/*', 'globbed', { forceUpload: true })
       .copy('folder', '/opt/whole/')
-      .copy('run.sh', '/usr/local/bin/run-it', { user: 'root', mode: 0o755 })
+      .copy('run.sh', '/usr/local/bin/run-it', { user: 'root', mode: 0o755, gzip: false })
       .copyItems([{ src: 'folder/test.txt', dest: 'a.txt' }, { src: 'folder/sub', dest: 'moved' }])
       .copy('folder/*', 'resolved', { resolveSymlinks: true })
       .runCmd(['echo one > list.txt', 'echo two >> list.txt'])
@@ -41,6 +41,8 @@ describe('a build of many steps', { timeout: 600_000 }, () => {
       .runCmd('touch /root/by-root', { user: 'root' })
       .setUser('root')
       .runCmd('test "$(whoami)" = root')
+      .setUser('worker')
+      .runCmd('whoami > /tmp/made-user; echo building "quoted"')
       .setUser('user')
       .setWorkdir('/srv/app')
       .runCmd('pwd > where; whoami > who')
@@ -54,13 +56,36 @@ describe('a build of many steps', { timeout: 600_000 }, () => {
   it('says what it built', async () => {
     assert.equal(info.name, `${name}:v1`)
     assert.ok(info.templateId && info.buildId)
-    assert.ok(logs.some((l) => l.level && l.timestamp instanceof Date && /\w/.test(l.message)))
+    assert.ok(logs.some((l) => l.level && l.timestamp instanceof Date && l.message.includes('building "quoted"')))
     assert.deepEqual((await Template.getTags(name)).map((t) => t.tag).sort(), ['first', 'second', 'v1'])
     for (const t of await Template.getTags(name)) assert.deepEqual([t.buildId, t.createdAt instanceof Date], [info.buildId, true])
     assert.equal(await Template.exists(name), true)
     assert.equal(await Template.exists(`${name}:v1`), true)
     assert.equal(await Template.exists(`${name}:v2`), false)
     assert.equal(await Template.aliasExists(name), true)
+    assert.equal(await Template.exists(`hutch/${name}`), true)
+    assert.equal(await Template.exists('base'), true)
+  })
+  it('has tags that can be set, moved and removed', async () => {
+    const tags = async () => (await Template.getTags(name)).map((t) => t.tag).sort()
+    const r = await Template.assignTags(`${name}:v1`, ['stable', 'prod'])
+    assert.deepEqual([r.buildId, r.tags.sort()], [info.buildId, ['prod', 'stable']])
+    await Template.assignTags(`${name}:stable`, 'prod')
+    assert.deepEqual(await tags(), ['first', 'prod', 'second', 'stable', 'v1'])
+    await Template.removeTags(name, ['prod', 'stable'])
+    assert.deepEqual(await tags(), ['first', 'second', 'v1'])
+    assert.deepEqual((await Template.getTags(info.templateId)).length, 3)
+    await assert.rejects(Template.assignTags(`${name}:none`, 'x'), TemplateError)
+    await assert.rejects(Template.assignTags(`${name}:v1`, 'bad tag'), TemplateError)
+    await assert.rejects(Sandbox.create(`${name}:v9`, { metadata }), /404: tag 'v9' does not exist/)
+  })
+  it('is what lists can be asked for', async () => {
+    for (const t of [name, info.templateId])
+      assert.deepEqual((await (await fetch(`${api}/v2/sandboxes?template=${t}`, { headers: key })).json()).map((s) => s.sandboxID), [sbx.sandboxId])
+    assert.equal((await sbx.getInfo()).templateId, info.templateId)
+    assert.equal((await sbx.commands.run('cat /tmp/made-user')).stdout, 'worker\n')
+    const patch = await fetch(`${api}/v2/templates/${name}`, { method: 'PATCH', headers: key, body: '{"public":false}' })
+    assert.deepEqual([patch.status, await patch.json()], [200, { names: [`hutch/${name}`] }])
   })
   it('copied what was asked for, and only that', async () => {
     const r = await sbx.commands.run('cd ~ && cat list.txt b.txt && ls globbed moved made && stat -c "%U %G %a %N" globbed/test.txt /usr/local/bin/run-it made/deep link && run-it && cat /opt/whole/sub/deep.txt')
@@ -108,6 +133,14 @@ deep`)
 describe('errors', { timeout: 300_000 }, () => {
   const n = `${name}-err`
   after(async () => { await drop(n) })
+  it('an image that is not here', async () => {
+    await assert.rejects(Template.build(Template().fromImage('ubuntu:22.04'), n), (e) => e instanceof BuildError && /ubuntu:22\.04/.test(e.message) && /hutch template import/.test(e.message))
+  })
+  it('a command that fails, and one as nobody', async () => {
+    await assert.rejects(Template.build(Template().fromTemplate('base').runCmd('exit 7'), n), (e) => e instanceof BuildError && /exit 7.*exit status 7/.test(e.message))
+    await assert.rejects(Template.build(Template().fromTemplate('base').runCmd('true', { user: 'nobody-here' }), n),
+      (e) => /failed to run command 'true': command failed: unauthenticated: invalid username: 'nobody-here'/.test(e.message))
+  })
   it('name the step', async () => {
     const info = await Template.buildInBackground(Template().fromTemplate('base').runCmd('true').runCmd('echo about to fail; ls /none-such'), n)
     let s

@@ -1,14 +1,13 @@
-"""The control plane, volumes and templates of the Python SDK, synchronous and asynchronous. Like commands.py."""
+"""The control plane and volumes of the Python SDK, synchronous and asynchronous. Like commands.py."""
 import datetime
 import os
 import sys
-import tempfile
 import time
 import unittest
 
 try:
-    from e2b import (AsyncSandbox, AsyncVolume, BuildException, Sandbox, SandboxQuery, SandboxState, Template, Volume, VolumeException,
-                     VolumeNotFoundException, VolumePathNotFoundException)
+    from e2b import (AsyncSandbox, AsyncVolume, Sandbox, SandboxQuery, SandboxState, Volume, VolumeException, VolumeNotFoundException,
+                     VolumePathNotFoundException)
     from e2b.exceptions import AuthenticationException, InvalidArgumentException, NotFoundException, SandboxException, TimeoutException
 except ImportError:
     sys.exit(77)
@@ -164,33 +163,6 @@ class Volumes(unittest.TestCase):
         self.assertFalse(Volume.destroy(vol.volume_id))
         with self.assertRaises(VolumeNotFoundException):
             Volume.get_info(vol.volume_id)
-
-
-class Templates(unittest.TestCase):
-    def test_build(self):
-        name, logs = "py-" + NOW, []
-        with tempfile.TemporaryDirectory() as folder:
-            with open(os.path.join(folder, "f.txt"), "w") as f:
-                f.write("copied")
-            t = Template(file_context_path=folder).from_template("base").copy("f.txt", "/opt/").run_cmd("echo built > /tmp/b").set_envs({"E": "v"}).set_workdir("/opt")
-            built = Template.build(t, name, tags=["one"], on_build_logs=logs.append)
-        self.assertTrue(Template.exists(name) and Template.alias_exists(name) and logs)
-        self.assertEqual([x.tag for x in Template.get_tags(name)], ["one"])
-        Template.assign_tags(f"{name}:one", ["two"])
-        self.assertEqual(sorted(x.tag for x in Template.get_tags(name)), ["one", "two"])
-        Template.remove_tags(name, "one")
-        sbx = Sandbox.create(f"{name}:two", metadata=META)
-        try:
-            self.assertEqual(sbx.commands.run("cat f.txt /tmp/b; echo $E").stdout, "copiedbuilt\nv\n")
-            self.assertEqual(sbx.get_info().template_id, built.template_id)
-        finally:
-            sbx.kill()
-        self.assertTrue(Sandbox.delete_snapshot(name))
-
-    def test_error(self):
-        with self.assertRaises(BuildException):
-            Template.build(Template().from_template("base").run_cmd("exit 9"), "py-bad-" + NOW)
-        Sandbox.delete_snapshot("py-bad-" + NOW)
 
 
 class Async(unittest.IsolatedAsyncioTestCase):

@@ -2,13 +2,14 @@
 import asyncio
 import os
 import sys
+import tempfile
 import threading
 import time
 import unittest
 
 try:
     import httpx
-    from e2b import AsyncSandbox, PtySize, Sandbox, SandboxQuery, SandboxState, Secret, Template
+    from e2b import AsyncSandbox, BuildException, PtySize, Sandbox, SandboxQuery, SandboxState, Secret, Template
     from e2b.exceptions import InvalidArgumentException, NotFoundException, SandboxException
 except ImportError:
     sys.exit(77)
@@ -223,18 +224,34 @@ class State(unittest.TestCase):
 class Templates(unittest.TestCase):
     def test_in_the_background(self):
         name = "rest-bg-" + NOW
-        info = Template.build_in_background(Template().from_dockerfile("FROM e2bdev/base\nENV A=1\nWORKDIR /srv\nRUN echo hi > note\nUSER root\n"), name)
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "f.txt"), "w") as f:
+                f.write("copied")
+            t = Template(file_context_path=folder).from_dockerfile("FROM e2bdev/base\nCOPY f.txt /opt/\nENV A=1\nWORKDIR /srv\nRUN echo hi > note\nUSER root\n")
+            info = Template.build_in_background(t.set_envs({"E": "v"}), name, tags=["one"])
         until = time.monotonic() + 400
         self.assertEqual(Template.get_build_status(info).status.value, "building")
         while (s := Template.get_build_status(info)).status.value in ("building", "waiting") and time.monotonic() < until:
             time.sleep(0.5)
         self.assertEqual(s.status.value, "ready", s.reason)
-        sbx = Sandbox.create(name, metadata=META)
+        self.assertEqual(Template.get_build_status(info, logs_offset=100_000).log_entries, [])
+        self.assertTrue(Template.exists(name) and Template.alias_exists(name) and s.log_entries)
+        self.assertEqual([x.tag for x in Template.get_tags(name)], ["one"])
+        self.assertEqual(Template.assign_tags(f"{name}:one", ["two"]).build_id, info.build_id)
+        self.assertEqual(sorted(x.tag for x in Template.get_tags(name)), ["one", "two"])
+        Template.remove_tags(name, "one")
+        sbx = Sandbox.create(f"{name}:two", metadata=META)
         try:
-            self.assertEqual(sbx.commands.run("whoami; pwd; echo $A; cat note").stdout, "root\n/srv\n1\nhi\n")
+            self.assertEqual(sbx.commands.run("whoami; pwd; echo $A $E; cat note /opt/f.txt").stdout, "root\n/srv\n1 v\nhi\ncopied")
+            self.assertEqual(sbx.get_info().template_id, info.template_id)
         finally:
             sbx.kill()
         self.assertTrue(Sandbox.delete_snapshot(name))
+
+    def test_error(self):
+        with self.assertRaises(BuildException):
+            Template.build(Template().from_template("base").run_cmd("exit 9"), "rest-bad-" + NOW)
+        Sandbox.delete_snapshot("rest-bad-" + NOW)
 
     def test_images_that_are_not_here(self):
         for t in (Template().from_ubuntu_image(), Template().from_image("quay.io/some/thing:1", username="u", password="p"),

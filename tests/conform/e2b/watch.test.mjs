@@ -1,7 +1,7 @@
 // Sandbox.files.watchDir of the real SDK, and the polling calls the synchronous Python SDK uses.
 import assert from 'node:assert/strict'
 import { after, before, describe, it } from 'node:test'
-import { FileNotFoundError, FilesystemEventType as T, InvalidArgumentError, Sandbox } from 'e2b'
+import { FileNotFoundError, FilesystemEventType as T, InvalidArgumentError, Sandbox, Volume } from 'e2b'
 
 const metadata = process.env.HUTCH_TIER ? { 'hutch.isolation': process.env.HUTCH_TIER } : {}
 
@@ -66,6 +66,20 @@ describe('watch', () => {
     await sbx.files.write('plain', '')
     await assert.rejects(sbx.files.watchDir('missing', () => {}), (e) => e instanceof FileNotFoundError)
     await assert.rejects(sbx.files.watchDir('plain', () => {}), (e) => e instanceof InvalidArgumentError)
+  })
+  it('refuses network mounts unless told to take them', async (t) => {
+    if (process.env.HUTCH_TIER !== 'vm') return t.skip('a volume is a plain mount in a container')
+    const vol = await Volume.create(`watch-${Date.now().toString(36)}`), other = await Sandbox.create({ metadata, volumeMounts: { '/mnt/v': vol } })
+    try { // FUSE, there
+      await assert.rejects(other.files.watchDir('/mnt/v', () => {}), (e) => e instanceof InvalidArgumentError && /network file system/.test(e.message))
+      const w = await watch(other, '/mnt/v', { allowNetworkMounts: true })
+      await other.files.write('/mnt/v/f', '1')
+      await w.until(T.CREATE, 'f')
+      await w.h.stop()
+    } finally {
+      await other.kill()
+      await Volume.destroy(vol.volumeId)
+    }
   })
   it('ends at its timeout', async () => {
     await sbx.files.makeDir('t')
