@@ -9,7 +9,7 @@ _hutch_from() {
     esac
     mapfile -t COMPREPLY < <(compgen -W "$w" -- "$cur")
 }
-_hutch_verbs='up down run create ls info exec sh cp logs kill timeout keepalive ps pause resume recover fork snapshot snapshots rollback eval template volume key secret net url metrics top events egress doctor bench mcp completion version help'
+_hutch_verbs='up down run create ls info exec sh cp logs kill timeout keepalive ps pause resume recover fork snapshot snapshots usage rollback eval template volume key secret net url metrics top events egress doctor bench mcp completion version help'
 _hutch() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb='' sub='' i words='' opts='' args=''
     COMPREPLY=()
@@ -48,6 +48,7 @@ _hutch() {
     --count) _hutch_from ''; return ;;
     --expires) _hutch_from ''; return ;;
     --keep) _hutch_from ''; return ;;
+    --path) _hutch_from ''; return ;;
     --output) _hutch_from '@file'; return ;;
     --of) _hutch_from '@id'; return ;;
     --language) _hutch_from 'python js ts bash r java php ruby'; return ;;
@@ -87,8 +88,9 @@ _hutch() {
     'resume') opts='--timeout --cold --json --help' args='@id' ;;
     'recover') opts='--json --help' args='@id' ;;
     'fork') opts='--count --timeout --json --help' args='@id' ;;
-    'snapshot') opts='--name --files-only --expires --keep --output --json --help' args='@id' ;;
+    'snapshot') opts='--name --files-only --expires --keep --path --output --json --help' args='@id' ;;
     'snapshots') opts='--of --json --help' args='' ;;
+    'usage') opts='--json --help' args='' ;;
     'rollback') opts='--files-only --json --help' args='@id' ;;
     'eval') opts='--language --isolation --timeout --memory --input --function --in --template --save --json --help' args='' ;;
     'template') words='build ls show rm import --help' ;;

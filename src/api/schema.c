@@ -16,9 +16,10 @@ const struct schema schemas[] = {
     {"Recovered", "sandbox!:Sandbox lost!:[s]"},
     {"SandboxPause", "memory:b standby:b"},
     {"SandboxResume", "timeout_s:i memory:b"},
-    {"SnapshotCreate", "name:s memory:b expires_s:i keep_last:i"},
+    {"SnapshotCreate", "name:s memory:b expires_s:i keep_last:i path:s"},
+    {"Restore", "snapshot!:s path:s"},
     {"Snapshot", "id!:s name!:s? sandbox!:s? template!:s template_id!:s tier!:=vm|container memory!:b cpu!:n memory_mib!:i disk_mib!:i created_at!:t "
-                 "expires_at!:t? parent!:s? memory_bytes!:i disk_bytes!:i downtime_ms!:n users!:i tenant!:s? signer!:s?"},
+                 "expires_at!:t? parent!:s? memory_bytes!:i disk_bytes!:i downtime_ms!:n users!:i path!:s? tenant!:s? signer!:s?"},
     {"Usage", "tenant!:s? snapshots!:i snapshot_bytes!:i paused!:i paused_bytes!:i bytes!:i limit_bytes!:i?"},
     {"UsageList", "tenants!:[Usage]"},
     {"Signer", "name!:s key!:s"},

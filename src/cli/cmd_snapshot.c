@@ -35,6 +35,8 @@ static int take(struct cli *x, struct args *a, const char *id)
         jw_kv_str(&w, "name", args_str(a, "name", NULL));
     if (args_flag(a, "files-only"))
         jw_kv_bool(&w, "memory", false);
+    if (args_str(a, "path", NULL))
+        jw_kv_str(&w, "path", args_str(a, "path", NULL));
     if (expires)
         jw_kv_i64(&w, "expires_s", expires);
     if (keep)
@@ -50,10 +52,23 @@ static int take(struct cli *x, struct args *a, const char *id)
     return 0;
 }
 
+static int put(struct cli *x, struct args *a)
+{
+    auto_buf b = {0};
+    struct jw w;
+    jw_init(&w, &b);
+    jw_obj(&w);
+    jw_kv_str(&w, "snapshot", a->v[1]);
+    if (args_str(a, "path", NULL))
+        jw_kv_str(&w, "path", args_str(a, "path", NULL));
+    jw_end(&w);
+    return on_sandbox(x, a->v[2], "restore", &b, NULL) ? cli_fail(x) : 0;
+}
+
 static int exec_snapshot(struct cli *x, struct args *a)
 {
     static const struct { const char *name; int min, max; int (*fn)(struct cli *x, struct args *a); } verb[] = {
-        {"create", 1, 1, NULL}, {"export", 1, 1, snapshot_export}, {"import", 1, 1, snapshot_import}, {"trust", 0, 2, snapshot_trust}, {"distrust", 1, 1, snapshot_distrust}};
+        {"create", 1, 1, NULL}, {"put", 2, 2, put}, {"export", 1, 1, snapshot_export}, {"import", 1, 1, snapshot_import}, {"trust", 0, 2, snapshot_trust}, {"distrust", 1, 1, snapshot_distrust}};
     for (size_t i = 0; i < sizeof verb / sizeof *verb; i++) {
         if (strcmp(a->v[0], verb[i].name))
             continue;
@@ -61,7 +76,7 @@ static int exec_snapshot(struct cli *x, struct args *a)
             return cli_usage(x, "snapshot %s: see `hutch snapshot --help`", verb[i].name);
         return verb[i].fn ? verb[i].fn(x, a) : take(x, a, a->v[1]);
     }
-    return a->n == 1 ? take(x, a, a->v[0]) : cli_usage(x, "snapshot: '%.40s' is not create, export, import, trust or distrust", a->v[0]);
+    return a->n == 1 ? take(x, a, a->v[0]) : cli_usage(x, "snapshot: '%.40s' is not create, put, export, import, trust or distrust", a->v[0]);
 }
 
 /* ---- list, as the tree it is ---- */
@@ -236,6 +251,7 @@ static const struct opt snap_opts[] = {{"name", 'n', 's', "NAME", "a name for it
                                        {"files-only", 0, 'f', NULL, "keep its files only; what is made of it boots", NULL},
                                        {"expires", 0, 's', "S", "delete it after S seconds (or 5m, 2d)", NULL},
                                        {"keep", 0, 's', "N", "afterwards keep only the newest N nameless ones of this sandbox", NULL},
+                                       {"path", 0, 's', "DIR", "of one directory alone; put: where it goes (where it lay)", NULL},
                                        {"output", 'o', 's', "FILE", "export: where the pack goes (standard output)", "@file"},
                                        OPT_JSON,
                                        OPT_END};
@@ -243,7 +259,7 @@ static const struct opt list_opts[] = {{"of", 0, 's', "ID", "only of this sandbo
 static const struct opt back_opts[] = {{"files-only", 0, 'f', NULL, "leave the snapshot's memory out: it boots on the files", NULL}, OPT_JSON, OPT_END};
 #define ONE_ID .min = 1, .max = 1, .words = "@id"
 const struct cmd cmd_fork = {.name = "fork", .usage = "ID [-n N]", .help = "copy a running sandbox and print the copies' ids", .opts = fork_opts, ONE_ID, .exec = exec_fork};
-const struct cmd cmd_snapshot = {.name = "snapshot", .usage = "[create] ID [--name N] | export NAME [-o FILE] | import FILE [--name N] | trust [NAME KEY] | distrust NAME",
+const struct cmd cmd_snapshot = {.name = "snapshot", .usage = "[create] ID [--name N] [--path DIR] | put NAME ID [--path DIR] | export NAME [-o FILE] | import FILE [--name N] | trust [NAME KEY] | distrust NAME",
                                  .help = "keep the state of a sandbox; carry it to another hutch as a signed file", .opts = snap_opts, .min = 1, .max = 3, .words = "@id", .exec = exec_snapshot};
 const struct cmd cmd_snapshots = {.name = "snapshots", .usage = "[rm NAME…]", .help = "list snapshots as a tree; rm deletes some", .opts = list_opts, .max = -1, .exec = exec_snapshots};
 static const struct opt usage_opts[] = {OPT_JSON, OPT_END};

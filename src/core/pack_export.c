@@ -325,6 +325,10 @@ struct pack_export *pack_export_start(struct snapshot *s, const struct pack_expo
         err_set(e, E_UNAVAILABLE, "the daemon is stopping");
         return NULL;
     }
+    if (s->path) {
+        err_set(e, E_UNSUPPORTED, "a snapshot of a directory is not packed; put it into a sandbox and `hutch cp` it out");
+        return NULL;
+    }
     if (s->volumes.n) {
         err_set(e, E_UNSUPPORTED, "volumes are mounted in the snapshot's memory, and they do not travel; take one with memory: false");
         return NULL;

@@ -156,6 +156,8 @@ int sandbox_rollback(struct sandbox *sb, const struct snapshot *s, bool boot, sa
         return transit_not_now(sb, sb->state == SB_PAUSED ? "rolled back; resume it first" : "rolled back", e);
     if (sb->transit)
         return err_set(e, E_CONFLICT, "sandbox %s is being copied or moved: try again in a moment", sb->id);
+    if (s->path)
+        return err_set(e, E_INVALID, "snapshot '%s' is of a directory: put it in instead (POST …/restore)", s->name ? s->name : s->id);
     if (strcmp(s->sandbox, sb->id))
         return err_set(e, E_INVALID, "snapshot '%s' was taken of another sandbox: create one of it instead", s->name ? s->name : s->id);
     if (!list_empty(&sb->attachments))

@@ -51,6 +51,8 @@ static int fixed(uint32_t *asked, uint32_t is, const char *what, struct err *e)
 
 int snapshot_fit(const struct snapshot *s, struct sandbox_spec *spec, struct err *e)
 {
+    if (s->path)
+        return err_set(e, E_INVALID, "the snapshot is of a directory: create a sandbox, then put it in (`hutch snapshot put`, POST …/restore)");
     if (spec->tier && spec->tier != (int)s->tier)
         return err_set(e, E_INVALID, "isolation: the snapshot is of a %s", tier_name(s->tier));
     if (fixed(&spec->cpu_millis, s->cpu_millis, "cpu", e) || fixed(&spec->memory_mib, s->memory_mib, "memory_mib", e) ||
@@ -79,6 +81,7 @@ static char *to_json(const struct snapshot *s)
     jw_kv_bool(&w, "memory", s->memory);
     jw_kv_bool(&w, "deleted", s->deleted);
     jw_kv_bool(&w, "bare", s->bare);
+    jw_kv_str(&w, "path", s->path);
     jw_kv_str(&w, "signer", *s->signer ? s->signer : NULL);
     jw_kv_u64(&w, "cpu_millis", s->cpu_millis);
     jw_kv_u64(&w, "memory_mib", s->memory_mib);
@@ -127,12 +130,12 @@ static int get_kv(struct json *j, const char *key, struct kv *ret, struct err *e
 static int from_json(struct snapshot *s, const char *text, struct err *e)
 {
     auto_json j = json_parse_obj(text, strlen(text), e);
-    struct str template = {0}, tier = {0}, signer = {0};
+    struct str template = {0}, tier = {0}, signer = {0}, path = {0};
     int64_t cpu, memory, disk, generation, mem_bytes, disk_bytes;
     if (!j || get_id(j, "sandbox", s->sandbox, e) || get_id(j, "parent", s->parent, e) || get_id(j, "base", s->base, e) ||
         get_id(j, "template_id", s->template_id, e) || json_str(j, "template", &template, true, e) || json_str(j, "tier", &tier, true, e) ||
         json_bool(j, "memory", false, &s->memory, e) || json_bool(j, "deleted", false, &s->deleted, e) ||
-        json_bool(j, "bare", false, &s->bare, e) || json_str(j, "signer", &signer, false, e) ||
+        json_bool(j, "bare", false, &s->bare, e) || json_str(j, "signer", &signer, false, e) || json_str(j, "path", &path, false, e) ||
         json_i64(j, "cpu_millis", 1, UINT32_MAX, 1, &cpu, e) || json_i64(j, "memory_mib", 1, UINT32_MAX, 1, &memory, e) ||
         json_i64(j, "disk_mib", 1, UINT32_MAX, 1, &disk, e) || json_i64(j, "generation", 0, INT64_MAX, 0, &generation, e) ||
         json_i64(j, "expires_ns", 0, INT64_MAX, 0, &s->expires_ns, e) || json_i64(j, "memory_bytes", 0, INT64_MAX, 0, &mem_bytes, e) ||
@@ -143,6 +146,7 @@ static int from_json(struct snapshot *s, const char *text, struct err *e)
         return err_set(e, E_INVALID, "tier: unknown");
     s->template_name = xstrndup(template.p, template.n);
     (void)snprintf(s->signer, sizeof s->signer, "%s", signer.p ? signer.p : "");
+    s->path = path.p ? xstrdup(path.p) : NULL;
     s->cpu_millis = (uint32_t)cpu, s->memory_mib = (uint32_t)memory, s->disk_mib = (uint32_t)disk;
     s->generation = (uint64_t)generation, s->memory_bytes = (uint64_t)mem_bytes, s->disk_bytes = (uint64_t)disk_bytes;
     return 0;
@@ -152,14 +156,14 @@ static int from_json(struct snapshot *s, const char *text, struct err *e)
 
 static void snapshot_free(struct snapshot *s)
 {
-    free(s->name), free(s->template_name);
+    free(s->name), free(s->template_name), free(s->path);
     kv_free(&s->env), kv_free(&s->options), kv_free(&s->volumes);
     free(s);
 }
 
 static void use_template(const struct snapshot *s, int by)
 {
-    struct template *t = map_get(&s->core->templates, s->template_id);
+    struct template *t = s->path ? NULL : map_get(&s->core->templates, s->template_id);
     if (t)
         t->users = (unsigned)((int)t->users + by);
 }
@@ -181,6 +185,7 @@ struct snapshot *snapshot_add(struct core *c, const struct snapshot *like)
     s->making = true;
     s->name = like->name ? xstrdup(like->name) : NULL;
     s->template_name = xstrdup(like->template_name);
+    s->path = like->path ? xstrdup(like->path) : NULL;
     s->env = s->options = s->volumes = (struct kv){0};
     kv_copy(&s->env, &like->env);
     kv_copy(&s->options, &like->options);
@@ -214,7 +219,8 @@ struct snapshot *snapshot_new(struct sandbox *sb, const struct snapshot_spec *ho
     memcpy(s->sandbox, sb->id, sizeof s->sandbox);
     memcpy(s->template_id, sb->template_id, sizeof s->template_id);
     s->template_name = xstrdup(sb->template_name);
-    if (base && sb->tier == TIER_VM)
+    s->path = how->path ? xstrdup(how->path) : NULL;
+    if (base && sb->tier == TIER_VM && !s->path)
         (void)snprintf(s->base, sizeof s->base, "%s", base);
     (void)snprintf(s->parent, sizeof s->parent, "%s", last ? last : "");
     s->tier = sb->tier;
@@ -288,7 +294,7 @@ size_t snapshot_list(struct core *c, const struct snapshot_filter *f, struct sna
     auto_free struct snapshot **all = xcalloc(c->snapshots.n + 1, sizeof *all);
     for (size_t i = 0; (en = map_next(&c->snapshots, &i));) {
         struct snapshot *s = en->value;
-        if (s->deleted || s->making || s->created_ns >= before || (f->sandbox && strcmp(s->sandbox, f->sandbox)) ||
+        if (s->deleted || s->making || s->created_ns >= before || (f->sandbox && strcmp(s->sandbox, f->sandbox)) || (f->whole && s->path) ||
             (f->name && (!s->name || strcmp(s->name, f->name))) || (f->match && !f->match(s, f->arg)))
             continue;
         all[n++] = s;
@@ -429,6 +435,8 @@ static void on_expiry(void *arg)
     arm(c);
 }
 
+static bool same_path(const struct snapshot *a, const struct snapshot *b) { return a->path && b->path ? !strcmp(a->path, b->path) : a->path == b->path; }
+
 void snapshot_made(struct snapshot *s, uint32_t keep_last)
 {
     struct core *c = s->core;
@@ -439,7 +447,7 @@ void snapshot_made(struct snapshot *s, uint32_t keep_last)
     auto_free struct snapshot **all = xcalloc(c->snapshots.n + 1, sizeof *all);
     size_t n = keep_last ? snapshot_list(c, &f, all, &more, NULL) : 0;
     for (size_t i = 0; i < n; i++)
-        if (!all[i]->name && seen++ >= keep_last)
+        if (!all[i]->name && same_path(all[i], s) && seen++ >= keep_last)
             (void)snapshot_delete(all[i], NULL, NULL, NULL); /* it is in the list: not refused */
     arm(c);
 }

@@ -32,6 +32,7 @@ struct snapshot {
     bool memory, deleted, making;
     unsigned bearing;                 /* forks that are not over: it stays until they have answered */
     bool bare;                        /* a container's that came in a pack: its template holds all its files, there is no layer */
+    char *path;                       /* of one directory: where it lay; NULL: of the whole sandbox (snapshot_tree.c) */
     char signer[64];                  /* of the pack it came in; "": it was taken here */
     uint32_t cpu_millis, memory_mib, disk_mib;
     uint64_t generation;              /* of its sandbox at the time */
@@ -46,6 +47,7 @@ typedef void snapshot_cb(void *arg, struct snapshot *s /* NULL on error */, cons
 
 struct snapshot_spec {
     const char *name;    /* NULL: none */
+    const char *path;    /* snapshot_take_tree: the directory; NULL otherwise */
     bool files_only;     /* no memory: what is made of it boots */
     bool memory_wanted;  /* refuse rather than keep files only */
     bool nameless;       /* a fork's: born deleted */
@@ -56,12 +58,17 @@ struct snapshot_spec {
 /* The sandbox goes on; what it does meanwhile waits for as long as its memory and disk are copied. -1 + e: refused at once. */
 int snapshot_take(struct sandbox *sb, const struct snapshot_spec *how, snapshot_cb *done, void *arg, struct err *e);
 
+/* One directory of a running sandbox, how->path; needs tar inside. Its files are read as they are at the time, one after the other. */
+int snapshot_take_tree(struct sandbox *sb, const struct snapshot_spec *how, snapshot_cb *done, void *arg, struct err *e);
+/* Puts such a directory into a running sandbox, in place of what lies there. path: NULL: where it lay. */
+int snapshot_put_tree(struct snapshot *s, struct sandbox *sb, const char *path, void (*done)(void *arg, const struct err *e), void *arg, struct err *e);
+
 struct snapshot *snapshot_find(struct core *c, const char *id_or_name, struct err *e); /* not deleted ones */
 /* done when it is out of the list for good, and its files are gone unless something stands on them. */
 int snapshot_delete(struct snapshot *s, void (*done)(void *arg, const struct err *e), void *arg, struct err *e);
 unsigned snapshot_users(const struct snapshot *s); /* sandboxes and snapshots that stand on it */
 
-struct snapshot_filter { const char *sandbox, *name; const char *cursor; size_t limit; bool (*match)(const struct snapshot *s, void *arg); void *arg; };
+struct snapshot_filter { const char *sandbox, *name; const char *cursor; size_t limit; bool whole; /* not of directories */ bool (*match)(const struct snapshot *s, void *arg); void *arg; };
 /* Newest first. SIZE_MAX + e: a bad cursor. */
 size_t snapshot_list(struct core *c, const struct snapshot_filter *f, struct snapshot **ret, bool *ret_more, struct err *e);
 

@@ -110,7 +110,8 @@ static void on_done(void *arg, const struct err *e)
     s->x = NULL;
     /* 1 of tar's: a file changed while it was read, which is no error of ours */
     if (!e && s->ended && (s->exit.kind != EXIT_CODE || (s->exit.code && !(s->exit.code == 1 && s->how.out >= 0)))) {
-        (void)err_set(&why, E_GUEST, "%s failed (%s %d)%s%.120s", s->what, s->exit.kind == EXIT_CODE ? "status" : "signal", s->exit.code, *s->tail ? ": " : "", s->tail);
+        bool limit = s->exit.kind == EXIT_CODE && s->exit.code == SPOOL_LIMIT;
+        (void)err_set(&why, limit ? E_TOO_LARGE : E_GUEST, "%s failed (%s %d)%s%.120s", s->what, s->exit.kind == EXIT_CODE ? "status" : "signal", s->exit.code, *s->tail ? ": " : "", s->tail);
         e = &why;
     }
     s->done(s->arg, s->bytes, e);

@@ -6,13 +6,14 @@
 #include <stdint.h>
 struct sandbox;
 struct spool;
+#define SPOOL_LIMIT 75
 struct spool_spec {
     const char *script;      /* for /bin/sh, as root in / */
     const char *const *args; /* its $1 …, NULL-terminated; may be NULL */
     const char *what;        /* "reading the files of …": begins an error's sentence */
     int out, in;             /* borrowed; -1: none */
     uint64_t max;            /* bytes of out; more is E_TOO_LARGE */
-    const char *limit;       /* … and how that limit is called */
+    const char *limit;       /* … and how that limit is called. A script that ends with SPOOL_LIMIT met another and said so */
     uint64_t timeout_ms;
 };
 /* done once, never inside the call, not after spool_cancel. -1 + e: not even begun. */

@@ -40,7 +40,7 @@ struct snapshot *e2b_snapshot_find(struct api *a, const char *text)
     struct e2b_ref ref;
     struct snapshot *hit;
     bool more;
-    struct snapshot_filter f = {.match = refers, .arg = &ref, .limit = 1};
+    struct snapshot_filter f = {.whole = true, .match = refers, .arg = &ref, .limit = 1};
     if (e2b_ref_parse(text, &ref, NULL))
         return NULL;
     return snapshot_list(api_core(a), &f, &hit, &more, NULL) == 1 ? hit : NULL;
@@ -81,7 +81,7 @@ static void drop_older(struct api *a, const struct snapshot *s)
 {
     struct e2b_ref ref = {0};
     struct snapshot *hit[2];
-    struct snapshot_filter f = {.match = refers, .arg = &ref, .limit = 2};
+    struct snapshot_filter f = {.whole = true, .match = refers, .arg = &ref, .limit = 2};
     bool more;
     if (!name_of(s))
         return;
@@ -145,7 +145,7 @@ void e2b_snapshots(struct http_stream *s, void *a)
 {
     struct err e = {0};
     struct e2b_ref ref;
-    struct snapshot_filter f = {0};
+    struct snapshot_filter f = {.whole = true};
     struct snapshot *hit[PAGE_MAX];
     auto_buf sandbox = {0}, name = {0}, cursor = {0};
     const char *text = NULL;

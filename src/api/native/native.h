@@ -48,7 +48,7 @@ http_handler volumes_create, volumes_list, volumes_get, volumes_delete;
 http_handler vfiles_get, vfiles_put, vfiles_delete, vfiles_stat, vfiles_move, vfiles_attr, vfiles_symlink, vdirs_list, vdirs_make;
 void put_attachments(struct jw *w, const struct sandbox *sb);
 /* snapshots.c */
-http_handler sandboxes_fork, snapshots_take, snapshots_list, snapshots_get, snapshots_delete, usage_get;
+http_handler sandboxes_fork, sandboxes_restore, snapshots_take, snapshots_list, snapshots_get, snapshots_delete, usage_get;
 void put_snapshot(struct jw *w, const struct snapshot *s);
 struct snapshot *api_snapshot(struct api *a, struct http_stream *s); /* the one in the path; NULL: the answer is out */
 /* packs.c */

@@ -27,7 +27,9 @@ const struct api_route native_routes[] = {
                NULL, "SandboxFork", "201 ForkList"},
     {"POST",   SB "/rollback", sandboxes_rollback, 0, "rollbackSandbox", "Make it what it was in one of its snapshots; it keeps id, name, network and deadlines. memory=false boots the files",
                NULL, "SandboxRollback", "200 Sandbox"},
-    {"POST",   SB "/snapshots", snapshots_take, 0, "takeSnapshot", "Keep its state as it is now; it goes on. memory=false keeps files only", NULL, "SnapshotCreate", "201 Snapshot"},
+    {"POST",   SB "/snapshots", snapshots_take, 0, "takeSnapshot", "Keep its state as it is now; it goes on. memory=false keeps files only, path one directory", NULL, "SnapshotCreate", "201 Snapshot"},
+
+    {"POST",   SB "/restore", sandboxes_restore, ROUTE_WAKE, "restoreDirectory", "Put the snapshot of a directory into it, where it lay or at path, in place of what is there", NULL, "Restore", "204"},
 
     {"POST",   SB "/exec", exec_post, ROUTE_WAKE, "exec", "Run a command: wait for it, stream it as JSON lines (stream), or leave it running (background)",
                NULL, "Exec", "200 ExecResult | lines ExecEvent; 201 ExecStarted"},

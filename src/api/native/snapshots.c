@@ -32,6 +32,7 @@ void put_snapshot(struct jw *w, const struct snapshot *s)
     jw_kv_u64(w, "disk_bytes", s->disk_bytes);
     jw_kv_f64(w, "downtime_ms", tenths((double)s->downtime_ns / 1e6));
     jw_kv_u64(w, "users", snapshot_users(s));
+    jw_kv_str(w, "path", s->path);
     jw_kv_str(w, "tenant", *snapshot_tenant(s) ? snapshot_tenant(s) : NULL);
     jw_kv_str(w, "signer", *s->signer ? s->signer : NULL);
     jw_end(w);
@@ -65,7 +66,8 @@ static void on_take_body(struct http_stream *s, void *a, const char *p, size_t n
         return;
     auto_json j = body_parse(p, n, "SnapshotCreate", &e);
     if (!j || body_name(j, "name", &how.name, false, &e) || json_bool(j, "memory", true, &memory, &e) ||
-        json_i64(j, "expires_s", 1, INT32_MAX, 0, &expires, &e) || json_i64(j, "keep_last", 1, 1000, 0, &keep, &e)) {
+        json_i64(j, "expires_s", 1, INT32_MAX, 0, &expires, &e) || json_i64(j, "keep_last", 1, 1000, 0, &keep, &e) ||
+        body_text(j, "path", PARAM_PATH_MAX, &how.path, false, &e)) {
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
@@ -74,7 +76,7 @@ static void on_take_body(struct http_stream *s, void *a, const char *p, size_t n
     how.expires_s = (uint32_t)expires, how.keep_last = (uint32_t)keep;
     struct req *r = req_new(a, s, sizeof *r, NULL);
     req_hold(r);
-    if (snapshot_take(sb, &how, on_taken, r, &e)) {
+    if ((how.path ? snapshot_take_tree : snapshot_take)(sb, &how, on_taken, r, &e)) {
         (void)req_back(r); /* it will not come */
         req_fail(r, &e, ABOUT_SNAPSHOT);
     }
@@ -179,7 +181,7 @@ void usage_get(struct http_stream *s, void *a)
     reply_json(s, 200, &b);
 }
 
-static void on_deleted(void *arg, const struct err *e)
+static void on_over(void *arg, const struct err *e)
 {
     struct req *r = arg;
     if (!req_back(r))
@@ -200,11 +202,38 @@ void snapshots_delete(struct http_stream *s, void *a)
         return;
     struct req *r = req_new(a, s, sizeof *r, NULL);
     req_hold(r);
-    if (snapshot_delete(sn, on_deleted, r, &e)) {
+    if (snapshot_delete(sn, on_over, r, &e)) {
         (void)req_back(r); /* it will not come */
         req_fail(r, &e, ABOUT_SNAPSHOT);
     }
 }
+
+/* ---- a directory into a sandbox ---- */
+static void on_restore_body(struct http_stream *s, void *a, const char *p, size_t n)
+{
+    struct err e;
+    const char *name, *path;
+    struct sandbox *sb = api_sandbox(a, s);
+    if (!sb)
+        return;
+    auto_json j = body_parse(p, n, "Restore", &e);
+    if (!j || body_name(j, "snapshot", &name, true, &e) || body_text(j, "path", PARAM_PATH_MAX, &path, false, &e)) {
+        problem_about(s, &e, ABOUT_REQUEST);
+        return;
+    }
+    struct snapshot *sn = snapshot_find(api_core(a), name, &e);
+    if (!sn) {
+        problem_about(s, &e, ABOUT_SNAPSHOT);
+        return;
+    }
+    struct req *r = req_new(a, s, sizeof *r, NULL);
+    req_hold(r);
+    if (snapshot_put_tree(sn, sb, path, on_over, r, &e)) {
+        (void)req_back(r); /* it will not come */
+        req_fail(r, &e, ABOUT_SNAPSHOT);
+    }
+}
+void sandboxes_restore(struct http_stream *s, void *a) { api_body(a, s, on_restore_body); }
 
 /* ---- fork ---- */
 static void put_child(struct jw *w, struct req *r, const struct fork_child *c)

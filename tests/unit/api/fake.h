@@ -496,6 +496,18 @@ int snapshot_take(struct sandbox *sb, const struct snapshot_spec *how, snapshot_
     fake_set(&SN.name, how->name);
     return fake_refuses(e) ? -1 : 0;
 }
+int snapshot_take_tree(struct sandbox *sb, const struct snapshot_spec *how, snapshot_cb *done, void *arg, struct err *e)
+{
+    fake_set(&F.path, how->path);
+    return snapshot_take(sb, how, done, arg, e);
+}
+int snapshot_put_tree(struct snapshot *s, struct sandbox *sb, const char *path, void (*done)(void *, const struct err *), void *arg, struct err *e)
+{
+    (void)s, (void)sb;
+    fake_set(&F.path, path);
+    SN.deleted = done, SN.arg = arg;
+    return fake_refuses(e) ? -1 : 0;
+}
 int snapshot_delete(struct snapshot *s, void (*done)(void *, const struct err *), void *arg, struct err *e)
 {
     (void)s;

@@ -172,6 +172,26 @@ TEST(api, a_pack_comes_in)
     fx_free(x);
 }
 
+TEST(api, a_directory_is_kept_and_put_back)
+{
+    struct fx *x = fx_new();
+    fx_begin(x, "POST", "/v1/sandboxes/box/snapshots", "{\"path\":\"/work\"}");
+    fx_turn(x, 5);
+    CHECK_STR(F.path.p, "/work");
+    SN.cb(SN.arg, &fake_snapshot, NULL);
+    fx_until(x, "HTTP/1.1 201");
+    fx_begin(x, "POST", "/v1/sandboxes/box/restore", "{\"snapshot\":\"first\",\"path\":\"/there\"}");
+    fx_turn(x, 5);
+    CHECK_STR(F.path.p, "/there");
+    SN.deleted(SN.arg, NULL);
+    fx_until(x, "HTTP/1.1 204");
+    fx_ask(x, "POST", "/v1/sandboxes/box/restore", "{\"snapshot\":\"other\"}");
+    HAS(x, "HTTP/1.1 404");
+    fx_ask(x, "POST", "/v1/sandboxes/box/restore", "{}");
+    HAS(x, "HTTP/1.1 400");
+    fx_free(x);
+}
+
 TEST(api, what_is_held_is_shown_by_tenant)
 {
     struct fx *x = fx_new();
