@@ -224,13 +224,19 @@ class CopyFault(Fault):
 
 
 def turns(t):
-    """All steps with both deaths when there is time; otherwise each with one of them, and of a VM's every other step."""
-    for op, steps in STEPS[t.tier].items():
+    """All steps with both deaths when there is time; otherwise each with one of them, and of a VM's every other step, of its copies
+    one each."""
+    for n, (op, steps) in enumerate(STEPS[t.tier].items()):
         for i, step in enumerate(steps):
             if SLOW:
                 yield from ((op, step, False), (op, step, True))
-            elif t.tier == "container" or len(steps) == 1 or i % 2:
-                yield op, step, (i // 2 if t.tier == "vm" else i) % 2 == 1
+            elif t.tier == "container":
+                yield op, step, i % 2 == 1
+            elif op in COPIES:
+                if i == len(steps) // 2:
+                    yield op, step, n % 2 == 1
+            elif len(steps) == 1 or i % 2:
+                yield op, step, i // 2 % 2 == 1
 
 
 @tiers("vm", "container")
