@@ -133,8 +133,8 @@ describe('a template with kernels', { timeout: 900_000, skip: notebook ? false :
     const bundle = { 'text/plain': 't', 'text/html': '<b>h</b>', 'text/markdown': '# m', 'image/svg+xml': '<svg/>', 'image/png': 'iVBO', 'image/jpeg': '/9j/',
       'application/pdf': 'JVBE', 'text/latex': '$l$', 'application/json': { j: [1] }, 'application/javascript': '1', 'application/x-own': 'o' }
     const all = (await run(`display(${JSON.stringify(bundle)}, raw=True)`)).results[0]
-    assert.deepEqual(all.formats().sort(), ['application/x-own', 'html', 'javascript', 'jpeg', 'json', 'latex', 'markdown', 'pdf', 'png', 'svg', 'text'])
-    assert.deepEqual([all.text, all.html, all.markdown, all.svg, all.png, all.jpeg, all.pdf, all.latex, all.json, all.javascript, all.extra],
+    assert.deepEqual(all.formats().sort(), ['html', 'javascript', 'jpeg', 'json', 'latex', 'markdown', 'pdf', 'png', 'svg'])
+    assert.deepEqual([all.text, all.html, all.markdown, all.svg, all.png, all.jpeg, all.pdf, all.latex, all.json, all.javascript, all.raw.extra],
       ['t', '<b>h</b>', '# m', '<svg/>', 'iVBO', '/9j/', 'JVBE', '$l$', { j: [1] }, '1', { 'application/x-own': 'o' }])
     assert.equal(JSON.parse(JSON.stringify(all)).markdown, '# m')
   })
