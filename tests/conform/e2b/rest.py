@@ -9,7 +9,7 @@ import unittest
 
 try:
     import httpx
-    from e2b import AsyncSandbox, BuildException, PtySize, Sandbox, SandboxQuery, SandboxState, Secret, Template
+    from e2b import AsyncSandbox, BuildException, CommandExitException, PtySize, Sandbox, SandboxQuery, SandboxState, Secret, Template
     from e2b.exceptions import InvalidArgumentException, NotFoundException, SandboxException
 except ImportError:
     sys.exit(77)
@@ -87,13 +87,16 @@ class One(unittest.TestCase):
         p, out = self.sbx.pty.create(PtySize(rows=24, cols=80), envs={"A": "b"}, cwd="/tmp"), []
         self.sbx.pty.resize(p.pid, PtySize(rows=40, cols=120))
         self.sbx.pty.stream_input(p.pid, ["stty size; ", b"echo [$A $PWD]; ", "exit 3\n"])
-        with self.assertRaises(Exception) as c:
+        with self.assertRaises(CommandExitException) as c:
             p.wait(on_pty=out.append)
         self.assertEqual(c.exception.exit_code, 3)
         self.assertIn(b"40 120", b"".join(out))
         self.assertIn(b"[b /tmp]", b"".join(out))
         again = self.sbx.pty.create(PtySize(rows=24, cols=80))
-        self.assertTrue(self.sbx.pty.connect(again.pid).pid == again.pid and self.sbx.pty.kill(again.pid))
+        joined = self.sbx.pty.connect(again.pid)
+        self.assertTrue(joined.pid == again.pid and self.sbx.pty.kill(again.pid))
+        with self.assertRaises(CommandExitException):
+            joined.wait()
         self.assertFalse(self.sbx.pty.kill(again.pid))
 
     def test_files(self):
