@@ -1,6 +1,6 @@
 """Other people's SDKs, unmodified, against the built daemon. Called by tools/run-conform.
 
-    run.py [--tier vm|container] [-j N] [FILE…]     default: both tiers, all of tests/conform/e2b, three scripts at a time
+    run.py [--tier vm|container] [-j N] [FILE…]     default: both tiers, all of tests/conform/e2b, two scripts at a time
 
 Per tier a daemon of its own serves every script: the *.test.mjs files run under `node --test` with the locked npm
 packages, the *.py files under unittest with the locked PyPI packages. An SDK that cannot be had here is skipped, and the
@@ -27,7 +27,7 @@ from daemon import Daemon  # noqa: E402
 E2B = os.path.join(HERE, "e2b")
 CACHE = os.path.join(REPO, ".cache", "conform")
 TIERS = ("vm", "container")
-LIMIT = int(os.environ.get("HUTCH_CONFORM_TIMEOUT", "600"))  # seconds per script
+LIMIT = int(os.environ.get("HUTCH_CONFORM_TIMEOUT", "900"))  # seconds per script
 LONG = ("build.test.mjs", "rest.py", "interpreter.test.mjs", "pause.test.mjs", "control.py", "interpreter.py")  # these first
 ALONE = ("load.test.mjs",)
 
@@ -226,7 +226,7 @@ class Run:
 def main(argv):
     ap = argparse.ArgumentParser(prog="run-conform")
     ap.add_argument("--tier", choices=TIERS)
-    ap.add_argument("-j", type=int, default=3, help="so many scripts at a time")
+    ap.add_argument("-j", type=int, default=2, help="so many scripts at a time")
     ap.add_argument("files", nargs="*")
     opts = ap.parse_args([a for a in argv if a != "e2b"])
     names = [os.path.basename(f) for f in opts.files] or sorted(os.listdir(E2B))

@@ -63,7 +63,7 @@ describe('ingress', () => {
     await sbx.files.write('/tmp/server.py', server)
     await sbx.commands.run('python3 /tmp/server.py 3000', { background: true })
     h = (port = 3000) => ({ 'E2b-Sandbox-Id': sbx.sandboxId, 'E2b-Sandbox-Port': String(port) })
-    for (let i = 0; i < 20 && (await ask(h())).status !== 200; i++);
+    for (let i = 0; i < 60 && (await ask(h())).status !== 200; i++);
   })
   after(async () => { await sbx?.kill() })
 
@@ -151,7 +151,7 @@ describe('private ingress', () => {
     await sbx.files.write('/tmp/server.py', server)
     await sbx.commands.run('python3 /tmp/server.py 3000', { background: true })
     const own = { ...h(), 'e2b-traffic-access-token': sbx.trafficAccessToken }
-    for (let i = 0; i < 20 && (await ask(own)).status !== 200; i++);
+    for (let i = 0; i < 60 && (await ask(own)).status !== 200; i++);
   })
   after(async () => { await sbx?.kill() })
   const h = () => ({ 'E2b-Sandbox-Id': sbx.sandboxId, 'E2b-Sandbox-Port': '3000' })
