@@ -35,7 +35,7 @@ static int make(struct server *s, struct request *r, struct err *e)
     uint32_t mib = create ? q->size_mib : 0, inodes = create ? q->inodes : 0;
     if (!create)
         volume_close(s, q->id);
-    if (s->worker >= 0) {
+    if (s->worker.sock >= 0) {
         int slot = volume_wait_slot(s, r->gen, r->q->seq);
         if (slot < 0)
             return err_set(e, E_UNAVAILABLE, "other volumes are being made; try again");

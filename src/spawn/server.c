@@ -17,6 +17,7 @@
 #define QUEUE_MAX 512 /* messages the daemon has not taken; then it is dropped and must come again and ask */
 #define QUEUE_LOW 64  /* above this no more requests are read from it */
 #define TURN_MAX  8   /* requests per turn */
+#define SPARE_MS  1   /* without a request: then there is time to make something ahead */
 
 struct out { struct list link; struct sp_rep rep; int fds[OUT_FDS], nfds; };
 
@@ -254,12 +255,12 @@ int server_run(struct server *s)
 {
     struct epoll_event ev[32];
     if (server_watch(s, &s->w_listen, s->listener, on_accept, NULL) < 0 || server_watch(s, &s->w_sig, s->sigfd, on_signal, NULL) < 0 ||
-        (s->worker >= 0 && worker_watch(s) < 0))
+        workers_watch(s) < 0)
         return -1;
     while (!s->stop) {
         int wait = box_retry(s, clock_mono());
         bool spare = ready_wants(s);
-        int n = epoll_wait(s->epoll, ev, 32, spare ? 0 : wait);
+        int n = epoll_wait(s->epoll, ev, 32, spare ? SPARE_MS : wait);
         if (!n && spare)
             ready_refill(s);
         for (int i = 0; i < n; i++) {

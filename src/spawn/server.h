@@ -85,9 +85,8 @@ struct server {
     uint32_t uid_base;
     char tag[CG_NAME];
     int epoll, listener, lock, sigfd, uid_lock;
-    struct watch w_listen, w_sig, w_worker;
-    int worker;                     /* socket of the disk worker; -1: none */
-    pid_t worker_pid;
+    struct watch w_listen, w_sig;
+    struct worker { int sock; /* -1: none */ pid_t pid; struct watch w; } maker, worker; /* disk workers: of layers ahead of time, of everything else */
     int nstarting;
     struct conn conn;
     struct map boxes;
@@ -200,8 +199,9 @@ void volume_wait_done(struct server *s, int slot, int rc, const struct err *e);
 void volume_worker_lost(struct server *s);
 
 /* server_worker.c */
-int worker_start(struct server *s, struct err *e) __attribute__((warn_unused_result));
-int worker_watch(struct server *s);
+int workers_start(struct server *s, struct err *e) __attribute__((warn_unused_result));
+int workers_watch(struct server *s);
+void workers_end(struct server *s);
 bool worker_make(struct server *s, uint64_t serial, uint32_t mib, uint32_t inodes); /* false: do it yourself */
 bool worker_remove(struct server *s, const char *id, int layer, int mntns /* -1, or the mounts that the worker lets go of last */);
 bool worker_volume(struct server *s, const char *id, uint32_t mib /* 0: delete */, uint32_t inodes, int slot);

@@ -284,12 +284,13 @@ int disk_ready_make(struct server *s, uint64_t serial, uint32_t mib, uint32_t in
     return mnt;
 }
 
-/* Not while a box is being started, unless nothing is left: the two would fight for the processors. */
+/* While a box is being started only if few are left: the two would fight for the processors. But one that finds none makes
+ * its own, and everybody waits for that. */
 void disk_refill(struct server *s)
 {
-    for (int i = 0; i < POOL_KINDS && !s->pool_broken && s->worker >= 0; i++) {
+    for (int i = 0; i < POOL_KINDS && !s->pool_broken && s->maker.sock >= 0; i++) {
         struct pool *p = &s->pool[i];
-        if (!p->mib || (s->nstarting && p->n + p->ordered > 1))
+        if (!p->mib || (s->nstarting && p->n + p->ordered >= POOL_DEPTH / 2))
             continue;
         while (p->n + p->ordered < POOL_DEPTH && worker_make(s, s->pool_serial, p->mib, p->inodes))
             p->ordered++, s->pool_serial++;

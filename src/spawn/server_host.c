@@ -291,7 +291,7 @@ int server_init(struct server *s, struct err *e)
     uint32_t h = hash32(s->home);
     struct rlimit nofile;
     (void)umask(022);
-    s->home_fd = s->fs_fd = s->listener = s->lock = s->sigfd = s->uid_lock = s->epoll = s->conn.fd = s->dev_mnt = s->vm_mnt[0] = s->vm_mnt[1] = s->agent = s->untar = s->worker = -1;
+    s->home_fd = s->fs_fd = s->listener = s->lock = s->sigfd = s->uid_lock = s->epoll = s->conn.fd = s->dev_mnt = s->vm_mnt[0] = s->vm_mnt[1] = s->agent = s->untar = s->maker.sock = s->worker.sock = -1;
     list_init(&s->graves);
     list_init(&s->conn.queue);
     /* 3..9 are numbers that children get descriptors under: ours start above */
@@ -335,7 +335,7 @@ int server_init(struct server *s, struct err *e)
         return err_wrap(e, "root for QEMU");
     sweep_files(s);
     (void)snprintf(s->note, sizeof s->note, "%s", s->cg.note);
-    if (worker_start(s, e))
+    if (workers_start(s, e))
         return -1;
     s->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (s->epoll < 0)
@@ -356,10 +356,7 @@ void server_fini(struct server *s)
     for (struct map_entry *m; (m = map_next(&s->boxes, &i));)
         box_kill(m->value);
     ready_fini(s);
-    if (s->worker >= 0) { /* it ends when its socket closes; what it was making must not outlive the sweep below */
-        (void)close(s->worker);
-        (void)waitpid(s->worker_pid, NULL, 0);
-    }
+    workers_end(s); /* what they were making must not outlive the sweep below */
     i = 0;
     for (struct map_entry *m; (m = map_next(&s->boxes, &i));) {
         const struct box *b = m->value;

@@ -1,8 +1,9 @@
-/* The disk worker: a second process of the spawner that makes writable layers
- * ahead of time, deletes the files of removed boxes, and formats and deletes volumes. All of it waits for disks
- * (milliseconds, on some hosts much more), and the spawner must not. It is
- * forked at start, shares our mount namespace, holds only the home directories
- * and its socket, and dies with us. Without it everything still works, slower.
+/* The disk workers: processes of the spawner, one that makes writable layers
+ * ahead of time and one that deletes the files of removed boxes, and formats and deletes volumes. All of it waits for disks
+ * (milliseconds, on some hosts much more), and the spawner must not; nor must who
+ * wants a layer wait for what others left. They are forked at start, share our
+ * mount namespace, hold only the home directories and their socket, and die with
+ * us. Without them everything still works, slower.
  *
  * Messages: struct job to it, struct done back, with the mount beside it; a
  * removed box's layer and mount namespace go the other way, since the last one
@@ -17,6 +18,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
 enum { JOB_MAKE = 1, JOB_REMOVE, JOB_VOLUME, JOB_SYNC };
 struct job { uint32_t op, mib, inodes, slot; uint64_t serial; char id[SP_ID]; };
@@ -48,13 +50,16 @@ static void work(struct server *s, int sock)
     }
 }
 
-static void lose(struct server *s)
+static void lose(struct server *s, struct worker *k)
 {
-    log_warn("the disk worker is gone: doing its work here");
-    server_unwatch(s, &s->w_worker);
-    cleanup_fd(&s->worker);
-    s->worker = -1;
-    disk_worker_lost(s);
+    log_warn("a disk worker is gone: doing its work here");
+    server_unwatch(s, &k->w);
+    cleanup_fd(&k->sock);
+    k->sock = -1;
+    if (k == &s->maker) {
+        disk_worker_lost(s);
+        return;
+    }
     box_worker_lost(s);
     volume_worker_lost(s);
 }
@@ -67,7 +72,7 @@ static void on_worker(struct server *s, struct watch *w)
     if (r < 0 && errno == EAGAIN)
         return;
     if (r != (ssize_t)sizeof d) {
-        lose(s);
+        lose(s, w->arg);
         return;
     }
     if (d.job.op == JOB_MAKE)
@@ -78,7 +83,7 @@ static void on_worker(struct server *s, struct watch *w)
         box_files_removed(s, d.job.id);
 }
 
-int worker_start(struct server *s, struct err *e)
+static int start(struct server *s, struct worker *k, struct err *e)
 {
     int sv[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
@@ -87,36 +92,56 @@ int worker_start(struct server *s, struct err *e)
     if (pid < 0)
         return err_sys(e, errno, "worker");
     if (!pid) {
-        struct fd_keep k = {0};
+        struct fd_keep keep = {0};
         for (int fd = 0; fd < 10; fd++)
-            fds_keep(&k, fd);
-        fds_keep(&k, sv[1]);
-        fds_keep(&k, s->fs_fd);
+            fds_keep(&keep, fd);
+        fds_keep(&keep, sv[1]);
+        fds_keep(&keep, s->fs_fd);
         (void)prctl(PR_SET_NAME, "hutch-disk", 0, 0, 0);
         /* the home again, not our descriptor: that one carries the lock, which must be free the moment we die */
-        if (privs_death_signal(e) || fds_close_others(&k, e) || (s->home_fd = open(s->home, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
+        if (privs_death_signal(e) || fds_close_others(&keep, e) || (s->home_fd = open(s->home, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
             _exit(1);
         work(s, sv[1]);
     }
     (void)close(sv[1]);
-    s->worker = sv[0];
-    s->worker_pid = pid;
+    k->sock = sv[0];
+    k->pid = pid;
     return 0;
 }
 
-int worker_watch(struct server *s) { return server_watch(s, &s->w_worker, s->worker, on_worker, NULL); }
+int workers_start(struct server *s, struct err *e) { return start(s, &s->maker, e) || start(s, &s->worker, e) ? -1 : 0; }
+
+int workers_watch(struct server *s)
+{
+    struct worker *k[] = {&s->maker, &s->worker};
+    for (int i = 0; i < 2; i++)
+        if (k[i]->sock >= 0 && server_watch(s, &k[i]->w, k[i]->sock, on_worker, k[i]) < 0)
+            return -1;
+    return 0;
+}
+
+void workers_end(struct server *s)
+{
+    struct worker *k[] = {&s->maker, &s->worker};
+    for (int i = 0; i < 2; i++) {
+        if (k[i]->sock < 0)
+            continue;
+        (void)close(k[i]->sock); /* it ends when that closes */
+        (void)waitpid(k[i]->pid, NULL, 0);
+    }
+}
 
 bool worker_make(struct server *s, uint64_t serial, uint32_t mib, uint32_t inodes)
 {
     struct job j = {.op = JOB_MAKE, .mib = mib, .inodes = inodes, .serial = serial};
-    return s->worker >= 0 && fd_send(s->worker, &j, sizeof j, NULL, 0, MSG_DONTWAIT) > 0;
+    return s->maker.sock >= 0 && fd_send(s->maker.sock, &j, sizeof j, NULL, 0, MSG_DONTWAIT) > 0;
 }
 
 static bool by_id(struct server *s, uint32_t op, const char *id, const int *fds, int nfds)
 {
     struct job j = {.op = op};
     memcpy(j.id, id, SP_ID);
-    return s->worker >= 0 && fd_send(s->worker, &j, sizeof j, fds, nfds, MSG_DONTWAIT) > 0;
+    return s->worker.sock >= 0 && fd_send(s->worker.sock, &j, sizeof j, fds, nfds, MSG_DONTWAIT) > 0;
 }
 
 bool worker_remove(struct server *s, const char *id, int layer, int mntns)
@@ -135,5 +160,5 @@ bool worker_volume(struct server *s, const char *id, uint32_t mib, uint32_t inod
 {
     struct job j = {.op = JOB_VOLUME, .mib = mib, .inodes = inodes, .slot = (uint32_t)slot};
     memcpy(j.id, id, SP_ID);
-    return s->worker >= 0 && fd_send(s->worker, &j, sizeof j, NULL, 0, MSG_DONTWAIT) > 0;
+    return s->worker.sock >= 0 && fd_send(s->worker.sock, &j, sizeof j, NULL, 0, MSG_DONTWAIT) > 0;
 }

@@ -342,12 +342,15 @@ TEST(spawner, leaks_nothing)
     int mounts = census().mounts;
     struct census after;
     fx_start();
-    char cmd[64];
+    char cmd[64], ready[96];
+    snprintf(ready, sizeof ready, "ps -o comm= --ppid %d | grep -c hutch-ready", (int)fx.pid);
     for (int i = 0; i < 6; i++) { /* the template and the pool are there */
         struct tbox b = box_start();
         box_gone(&b);
     }
     wait_files_gone();
+    for (int i = 0; i < 400 && count_lines(ready) < READY_DEPTH; i++) /* jails made ahead are descriptors too */
+        usleep(20000);
     snprintf(cmd, sizeof cmd, "ls /proc/%d/fd | wc -l", (int)fx.pid);
     int fds = count_lines(cmd), fds2 = 0;
     for (int i = 0; i < 40; i++) {
