@@ -6,7 +6,6 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/enc.h"
 #include "base/log.h"
 #include "core/internal.h"
 #include "core/pack.h"
@@ -169,10 +168,7 @@ void pack_export_more(struct pack_export *x)
 static void add_block(void *arg, uint64_t number, const unsigned char *block)
 {
     struct pack_export *x = arg;
-    unsigned char le[8];
-    put_le64(le, number);
-    sha256_add(x->sum, le, sizeof le);
-    sha256_add(x->sum, block, PACK_BLOCK);
+    pack_sum_block(x->sum, number, block);
     x->blocks++;
 }
 
@@ -180,11 +176,11 @@ static int sign(struct pack_export *x)
 {
     unsigned char secret[SIGN_SECRET];
     auto_buf text = {0};
-    if (signer_secret(x->home, secret, &x->err))
-        return -1;
     pack_format(&x->pack, &text);
     if (text.n > PACK_MANIFEST_MAX)
         return err_set(&x->err, E_TOO_LARGE, "the manifest of the pack would be larger than %u bytes", PACK_MANIFEST_MAX);
+    if (signer_secret(x->home, secret, &x->err))
+        return -1;
     pack_sign(secret, (struct str){text.p, text.n}, &x->head);
     explicit_bzero(secret, sizeof secret);
     return 0;

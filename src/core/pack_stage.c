@@ -208,8 +208,10 @@ static int settle_template(struct pack_stage *s, struct err *e)
         return -1;
     if (image < 0)
         return err_sys(e, errno, "image of a pack");
-    if (vm_unpack_variant(s->vm, var, image, s->template_id, e) || fsync(image) || fsync(var))
+    if (vm_unpack_variant(s->vm, var, image, s->template_id, e))
         return -1;
+    if (fsync(image) || fsync(var))
+        return err_sys(e, errno, "image of a pack");
     manifest_format(&s->pack->template, &text);
     if (manifest_parse(text.p, text.n, &s->template, e))
         return -1;

@@ -299,14 +299,19 @@ int pack_scan(int fd, uint64_t bytes, uint64_t *at, size_t max, void (*fn)(void 
     return *at >= bytes;
 }
 
+void pack_sum_block(struct sha256 *sum, uint64_t number, const unsigned char *block)
+{
+    unsigned char le[8];
+    put_le64(le, number);
+    sha256_add(sum, le, sizeof le);
+    sha256_add(sum, block, PACK_BLOCK);
+}
+
 struct measure { struct sha256 *h; uint64_t blocks; };
 static void add_block(void *arg, uint64_t number, const unsigned char *block)
 {
     struct measure *m = arg;
-    unsigned char le[8];
-    put_le64(le, number);
-    sha256_add(m->h, le, sizeof le);
-    sha256_add(m->h, block, PACK_BLOCK);
+    pack_sum_block(m->h, number, block);
     m->blocks++;
 }
 

@@ -72,6 +72,7 @@ void pack_sign(const unsigned char secret[SIGN_SECRET], struct str manifest, str
 int pack_scan(int fd, uint64_t bytes, uint64_t *at, size_t max, void (*fn)(void *arg, uint64_t number, const unsigned char *block), void *arg, struct err *e);
 /* bytes, blocks and sum of a file. */
 int pack_measure(int fd, struct pack_part *ret, struct err *e) __attribute__((warn_unused_result));
+void pack_sum_block(struct sha256 *sum, uint64_t number, const unsigned char *block); /* what the sum of a part is over */
 void pack_put_record(struct buf *b, uint64_t number, const unsigned char *block);
 
 struct pack_reader_ops {

@@ -161,14 +161,19 @@ static void verdict(struct nl *l, int code)
     expr_end(l, x);
 }
 
+static void load(struct nl *l, uint32_t reg, const void *p, size_t n)
+{
+    struct expr x = expr(l, "immediate");
+    nl_be32(l, NFTA_IMMEDIATE_DREG, reg);
+    value(l, NFTA_IMMEDIATE_DATA, p, n);
+    expr_end(l, x);
+}
+
 static void redirect(struct nl *l, uint16_t port)
 {
     uint16_t be = htons(port);
-    struct expr x = expr(l, "immediate");
-    nl_be32(l, NFTA_IMMEDIATE_DREG, NFT_REG_1);
-    value(l, NFTA_IMMEDIATE_DATA, &be, sizeof be);
-    expr_end(l, x);
-    x = expr(l, "redir");
+    load(l, NFT_REG_1, &be, sizeof be);
+    struct expr x = expr(l, "redir");
     nl_be32(l, NFTA_REDIR_REG_PROTO_MIN, NFT_REG_1);
     expr_end(l, x);
 }
@@ -184,11 +189,8 @@ static void reject(struct nl *l, unsigned type, uint8_t code)
 
 static void mark(struct nl *l, uint32_t v)
 {
-    struct expr x = expr(l, "immediate");
-    nl_be32(l, NFTA_IMMEDIATE_DREG, NFT_REG_1);
-    value(l, NFTA_IMMEDIATE_DATA, &v, sizeof v);
-    expr_end(l, x);
-    x = expr(l, "meta");
+    load(l, NFT_REG_1, &v, sizeof v);
+    struct expr x = expr(l, "meta");
     nl_be32(l, NFTA_META_KEY, NFT_META_MARK);
     nl_be32(l, NFTA_META_SREG, NFT_REG_1);
     expr_end(l, x);
@@ -198,15 +200,9 @@ static void mark(struct nl *l, uint32_t v)
 static void tproxy(struct nl *l, bool v6, const void *addr)
 {
     uint16_t be = htons(NET_PORT_UDP);
-    struct expr x = expr(l, "immediate");
-    nl_be32(l, NFTA_IMMEDIATE_DREG, NFT_REG_1);
-    value(l, NFTA_IMMEDIATE_DATA, addr, v6 ? 16 : 4);
-    expr_end(l, x);
-    x = expr(l, "immediate");
-    nl_be32(l, NFTA_IMMEDIATE_DREG, NFT_REG_2);
-    value(l, NFTA_IMMEDIATE_DATA, &be, sizeof be);
-    expr_end(l, x);
-    x = expr(l, "tproxy");
+    load(l, NFT_REG_1, addr, v6 ? 16 : 4);
+    load(l, NFT_REG_2, &be, sizeof be);
+    struct expr x = expr(l, "tproxy");
     nl_be32(l, NFTA_TPROXY_FAMILY, v6 ? NFPROTO_IPV6 : NFPROTO_IPV4);
     nl_be32(l, NFTA_TPROXY_REG_ADDR, NFT_REG_1);
     nl_be32(l, NFTA_TPROXY_REG_PORT, NFT_REG_2);
