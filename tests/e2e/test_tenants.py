@@ -2,6 +2,7 @@
 import json
 import os
 import signal
+import time
 
 from hutchtest import *
 from outside import ENV, inside, logged, outside
@@ -117,7 +118,11 @@ def what_is_held_is_counted_and_bounded(t):
         contains(refuses("quota", call).message, "held_bytes")
     a.ok("true")
     b.pause()
-    u = until(lambda: used("other") and used("other")["paused_bytes"] > 2_000_000 and used("other"), 20, "its files are counted")
+    def counted():  # memory at once, files by a worker
+        u = used("other")
+        time.sleep(0.3)
+        return u and u["paused_bytes"] > 2_000_000 and u == used("other") and u
+    u = until(counted, 20, "its files are counted")
     equal((u["paused"], u["snapshots"], u["limit_bytes"]), (1, 0, None))
     t.d.shutdown(keep=True)
     t.d.start(settle=False)
