@@ -144,13 +144,15 @@ def from_inside_a_vm(t, a):
         t.boxes.append(box)
         box.put("/tmp/fakeagent.py", code, user="root")
         box.background(["python3", "/tmp/fakeagent.py", "1", name], user="root")
-        end = Deadline(30)
+        end = Deadline(60)
         while True:
             try:
-                box.exec(["true"], deadline=end.check(f"{name}: the port was not taken"), timeout_ms=5000)  # the agent still answers
+                box.exec(["true"], deadline=min(10, end.check(f"{name}: the port was not taken")), timeout_ms=5000)  # the agent still answers
             except ApiError as e:
                 equal(e.code, "guest", f"{name}: {e}")
                 break
+            except Late:
+                end.check(f"{name}: the port was not taken")  # that question was lost between the agent and the impostor
             threading.Event().wait(0.1)
         gone(t, box, name)
     for name in VISIBLE if not SLOW else VISIBLE * 3:
