@@ -187,11 +187,8 @@ struct build *build_take(void *ref)
 static void finished(struct build *b)
 {
     struct template *t = b->t;
-    struct sandbox *sb = sandbox_find(b->core, b->verify_id, NULL);
-    if (sb)
-        (void)sandbox_kill(sb, END_KILLED, "the build's check is over", NULL, NULL, NULL);
-    *b->verify_id = 0;
     struct map_entry *en;
+    *b->verify_id = 0;
     for (size_t i = 0; !t->packed && (en = map_next(&b->core->templates, &i));) {
         struct template *old = en->value;
         if (old != t && !strcmp(old->name, t->name) && !old->retired) {
@@ -219,14 +216,26 @@ static void verify_exited(void *arg, const struct exec_exit *x, uint64_t offset)
     if (x->kind != EXIT_CODE || x->code)
         err_set(&b->err, E_GUEST, "a sandbox of the new template could not run /bin/sh -c true (status %d)", x->code);
 }
+/* Whoever hears that it is done may remove it at once: nothing of ours uses it any more. */
+static void verify_gone(void *arg, struct sandbox *sb, const struct err *e)
+{
+    struct build *b = build_take(arg);
+    (void)sb, (void)e;
+    if (b)
+        finished(b);
+}
 static void verify_done(void *arg, const struct err *e)
 {
     struct build *b = arg;
     b->verify = NULL;
-    if (e || b->err.code)
+    if (e || b->err.code) {
         build_fail(b, e ? e : &b->err);
-    else
-        finished(b);
+        return;
+    }
+    struct sandbox *sb = sandbox_find(b->core, b->verify_id, NULL);
+    struct ref *r = ref_new(b->core, b->t->id);
+    if (!sb || sandbox_kill(sb, END_KILLED, "the build's check is over", verify_gone, r, NULL))
+        verify_gone(r, NULL, NULL);
 }
 static void verify_created(void *arg, struct sandbox *sb, const struct err *e)
 {
