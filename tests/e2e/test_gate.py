@@ -102,3 +102,21 @@ printf '#!/bin/sh\necho "$@" >>/tmp/keytool\n' >/usr/local/bin/keytool; chmod 75
         contains(box.exec(["cat", env[k]]).text, ca, k)
     r = box.exec(["sh", "-c", "openssl s_client -connect api.allowed.test:443 -servername api.allowed.test -verify_return_error </dev/null 2>&1 | grep -c 'Verify return code: 0'"])
     equal(r.text.strip(), "1", "OpenSSL itself")
+
+
+JAVA = """
+import java.net.*;
+public class T { public static void main(String[] a) throws Exception {
+  HttpURLConnection c = (HttpURLConnection) new URL("https://api.allowed.test/").openConnection();
+  System.out.println(c.getResponseCode()); } }
+"""
+
+
+@tiers(*(("vm", "container") if SLOW else ("container",)))  # an emulated Java takes a minute to begin
+@gated
+@timeout(170)
+def a_real_java_trusts_it(t):
+    box = t.box(template="notebook", network={"allow": ["api.allowed.test"], "inject": [{"domain": "api.allowed.test", "header": "x-key", "value": "a-value-7"}]})
+    box.put("/tmp/T.java", JAVA.encode())
+    r = box.exec(["java", "/tmp/T.java"], deadline=150)
+    equal(r.text.strip(), "200", r.stderr)
