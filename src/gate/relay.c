@@ -8,9 +8,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define PIPE_BYTES (512u * 1024)
+#define PIPE_BYTES (1024u * 1024)
 #define PIPES_KEPT 32
-#define TURN_BYTES (2u << 20) /* per connection and wake-up, so that a fast one does not starve the rest */
+#define TURN_BYTES (4u << 20) /* per connection and wake-up, so that a fast one does not starve the rest */
 
 /* ---- pipes ----------------------------------------------------------------------------------------------------------- */
 
