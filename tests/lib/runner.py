@@ -115,6 +115,9 @@ class Shared:
         return left + ([tail] if tail else [])
 
 
+LATE = "# failed, will be tried again: "
+
+
 class Runner:
     def __init__(self, opts):
         self.opts = opts
@@ -122,6 +125,8 @@ class Runner:
         self.skips = []
         self.failures = []
         self.reported = False  # a sanitizer spoke in the last test that failed
+        self.first = False  # what fails now has its second try when all others are through
+        self.late = []  # names of those
         self.twice = []
         self.shared = Shared()
         self.others = {}  # by name: those of shared_daemon
@@ -135,10 +140,14 @@ class Runner:
         self.say(f"ok {self.n} - {name} {seconds:.2f}s" + (f"  ({'; '.join(notes)})" if notes else ""))
 
     def bad(self, name, seconds, why):
-        self.n += 1
-        self.failed += 1
-        self.failures.append(name)
-        self.say(f"not ok {self.n} - {name} {seconds:.2f}s")
+        if self.first and not self.reported:
+            self.late.append(name)
+            self.say(f"{LATE}{name} {seconds:.2f}s")
+        else:
+            self.n += 1
+            self.failed += 1
+            self.failures.append(name)
+            self.say(f"not ok {self.n} - {name} {seconds:.2f}s")
         for line in why.splitlines():
             self.say(f"#   {line}")
 
@@ -274,19 +283,18 @@ class Runner:
         return got
 
     def attempt(self, test, tier):
-        name = label(test, tier)
+        """With --retry a failure is only noted: a shared machine stalls now and then. A sanitizer's word counts at once."""
         for _ in range(self.opts.repeat):
-            before, known = (self.n, self.passed, self.failed), len(self.failures)
+            self.first = self.opts.retry
             self.one(test, tier, self.shared)
-            if self.failed > before[2] and self.opts.retry and not self.reported:
-                # a shared machine stalls now and then: once more, and say so (a sanitizer's word counts at once)
-                self.say(f"# again: {name}")
-                self.n, self.passed, self.failed = before
-                del self.failures[known:]
-                self.twice.append(name)
-                self.one(test, tier, self.shared)
+            self.first = False
             if self.failed and self.opts.fail_fast:
                 return
+
+    def once_more(self, known):
+        for name in dict.fromkeys(self.late):
+            self.twice.append(name)
+            self.one(*known[name], self.shared)
 
     def finish(self):
         left = sum((s.finish() for s in [self.shared, *self.others.values()]), [])
@@ -324,9 +332,13 @@ class Workers:
         todo.sort(key=lambda x: -max(getattr(x[0].fn, "timeout", DEFAULT_TIMEOUT), DEFAULT_TIMEOUT))  # stable: else as in the files
         self.todo = [label(*x) for x in todo]
         self.lock = threading.Lock()
+        self.argv = argv
+        self.live = []
+
+    def start(self, n, argv):
         cmd = [sys.executable, os.path.realpath(__file__), "--worker"] + argv
-        self.live = [subprocess.Popen(cmd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-                     for _ in range(min(opts.j, max(len(todo), 1)))]
+        self.live = [subprocess.Popen(cmd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(n)]
+        return [threading.Thread(target=self.serve, args=(p,)) for p in self.live]
 
     def feed(self, p):
         """The next test for this worker, or the end of its input."""
@@ -345,10 +357,8 @@ class Workers:
         """One line of a worker, counted and said."""
         total = self.total
         m = re.match(r"(not ok|ok) \d+ - (.*)", line)
-        if line.startswith("# again: "):
-            # Its first try was counted and is taken back.
-            total.n, total.failed = total.n - 1, total.failed - 1
-            total.failures.pop()
+        if line.startswith(LATE):
+            total.late.append(line.removeprefix(LATE).split()[0])
         elif m:
             total.n += 1
             if m[1] == "not ok":
@@ -372,9 +382,6 @@ class Workers:
                         self.take(x)
                 block = []
                 self.feed(p)
-            elif line.startswith("# needed a second try: "):
-                with self.lock:
-                    self.total.twice += line.split(": ", 1)[1].split(", ")
             elif re.fullmatch(r"\d+ passed, \d+ failed.*", line):
                 counted = True
             elif line in ("# skipped:", "# failed:"):
@@ -388,9 +395,8 @@ class Workers:
             if not counted:
                 self.total.bad("worker", 0, f"a worker ended with {p.returncode} without a summary")
 
-    def run(self):
-        started = time.monotonic()
-        threads = [threading.Thread(target=self.serve, args=(p,)) for p in self.live]
+    def crew(self, n, argv):
+        threads = self.start(n, argv)
         for th in threads:
             th.start()
         try:
@@ -401,6 +407,14 @@ class Workers:
                 p.send_signal(signal.SIGINT)
             for th in threads:
                 th.join()
+
+    def run(self):
+        started = time.monotonic()
+        self.crew(min(self.opts.j, max(len(self.todo), 1)), self.argv)
+        if self.total.late:  # alone
+            self.total.twice = list(dict.fromkeys(self.total.late))
+            self.todo = list(self.total.twice)
+            self.crew(1, [a for a in self.argv if a != "--retry"])
         self.total.summary(time.monotonic() - started)
         return 1 if self.total.failed else 0
 
@@ -409,7 +423,8 @@ def serial(r, todo):
     for test, tier in todo:
         r.attempt(test, tier)
         if r.failed and r.opts.fail_fast:
-            break
+            return
+    r.once_more({label(*x): x for x in todo})
 
 
 def worker(r, todo):
@@ -430,7 +445,7 @@ def main(argv):
     ap.add_argument("--list", action="store_true")
     ap.add_argument("--repeat", type=int, default=1)
     ap.add_argument("--fail-fast", action="store_true")
-    ap.add_argument("--retry", action="store_true", help="a failed test gets a second try, which is reported")
+    ap.add_argument("--retry", action="store_true", help="a failed test gets a second try when the others are through, which is reported")
     ap.add_argument("--no-census", action="store_true")
     ap.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     opts = ap.parse_args(argv)

@@ -149,7 +149,8 @@ def from_inside_a_vm(t, a):
             try:
                 box.exec(["true"], deadline=min(10, end.check(f"{name}: the port was not taken")), timeout_ms=5000)  # the agent still answers
             except ApiError as e:
-                equal(e.code, "guest", f"{name}: {e}")
+                # some lies are told unasked: then the sandbox may have ended before this call came
+                true(e.code == "guest" or e.code == "gone" and "agent" in str(e), f"{name}: {e.code}: {e}")
                 break
             except Late:
                 end.check(f"{name}: the port was not taken")  # that question was lost between the agent and the impostor
