@@ -111,7 +111,8 @@ static int network(struct config *c, struct err *e)
     if (text(c->resolvers, sizeof c->resolvers, "HUTCH_RESOLVERS", "", e) || text_or_file(&c->ceiling, "HUTCH_NETWORK_CEILING", POLICY_TEXT_MAX, e) || config_tenants(&c->tenants, e) ||
         number(&c->egress_log_mib, "HUTCH_EGRESS_LOG_MIB", 8, 1, 4096, e) || number(&c->egress_log_files, "HUTCH_EGRESS_LOG_FILES", 4, 1, 100, e) ||
         number(&c->egress_log_days, "HUTCH_EGRESS_LOG_DAYS", 30, 0, 36500, e) || number(&c->net_connections, "HUTCH_NETWORK_CONNECTIONS", 0, 0, 1000000, e) ||
-        number(&c->net_bytes_per_second, "HUTCH_NETWORK_BYTES_PER_SECOND", 0, 0, 4000000000u, e) || number(&uid, "HUTCH_EGRESS_UID", 64883, 1, 4000000000u, e))
+        number(&c->net_bytes_per_second, "HUTCH_NETWORK_BYTES_PER_SECOND", 0, 0, 4000000000u, e) ||
+        number(&c->udp_idle_s, "HUTCH_NETWORK_UDP_IDLE", 60, 1, 3600, e) || number(&uid, "HUTCH_EGRESS_UID", 64883, 1, 4000000000u, e))
         return -1;
     c->egress_uid = uid;
     if (proxy(c, e))

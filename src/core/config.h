@@ -32,6 +32,7 @@ struct config {
     uint32_t egress_log_mib, egress_log_files; /* HUTCH_EGRESS_LOG_MIB, HUTCH_EGRESS_LOG_FILES: per sandbox */
     uint32_t egress_log_days;    /* HUTCH_EGRESS_LOG_DAYS: older parts go; 0: none does */
     uint32_t net_connections, net_bytes_per_second; /* HUTCH_NETWORK_CONNECTIONS, _BYTES_PER_SECOND: of all sandboxes together; 0: no limit */
+    uint32_t udp_idle_s;         /* HUTCH_NETWORK_UDP_IDLE: a flow of datagrams ends when nothing moved for so long */
     struct upstream proxy;       /* HUTCH_NETWORK_PROXY, else https_proxy, http_proxy: how the gate gets outside (core/upstream.h) */
     bool proxy_by_name;          /* HUTCH_NETWORK_PROXY_NAMES=1: it is asked for names */
     char no_proxy[1024];         /* HUTCH_NETWORK_NO_PROXY, else no_proxy */

@@ -20,6 +20,7 @@
 #define WAIT_NS       (10 * NS_PER_S)
 #define RESTART_FIRST (50 * NS_PER_MS)
 #define RESTART_LAST  (5 * NS_PER_S)
+#define USED_NS       NS_PER_S        /* what secrets were used for is asked so long after it was */
 #define STABLE_NS     (60 * NS_PER_S) /* one that lived so long starts from RESTART_FIRST again */
 
 enum phase { WANTED /* to be given to the gate */, OPENING /* the spawner makes its sockets */, ADDING, SERVED };
@@ -48,7 +49,7 @@ struct egress {
     bool settled;          /* the daemon has found all its boxes again */
     struct map held;       /* boxes the gate serves for an earlier daemon, until they are put here */
     int64_t started, backoff;
-    struct timer restart;
+    struct timer restart, used;
     struct gate_ceiling ceiling;
 };
 
@@ -364,6 +365,7 @@ static void configure(struct egress *eg)
     char text[sizeof cfg->resolvers], skip[sizeof cfg->no_proxy];
     struct gate_via via[VIA_MAX];
     struct gate_config gc = {.resolvers = resolver, .log_bytes = (uint64_t)cfg->egress_log_mib << 20, .log_files = cfg->egress_log_files, .log_days = cfg->egress_log_days,
+                             .udp_idle_s = cfg->udp_idle_s,
                              .via = via, .direct = direct};
     memcpy(text, cfg->resolvers, sizeof text);
     memcpy(skip, cfg->no_proxy, sizeof skip);
@@ -411,10 +413,15 @@ static void on_down(void *arg, const char *why)
     event_emit(eg->core, "host.gate-down", NULL, NULL);
 }
 
+/* Budgets outlive the gate: what was used is stored soon after. */
+static void on_used(void *arg) { secret_refresh(arg, NULL, NULL); }
+
 /* A denial is worth an event, so that whoever watches the sandbox sees why its request failed; the whole story is in the log. */
 static void on_record(void *arg, const struct gate_record *r)
 {
     struct egress *eg = arg;
+    if ((*r->secret || r->lost) && !eg->used.armed)
+        timer_arm(&eg->used, USED_NS);
     if (r->kind != GATE_K_DENY && !(r->kind == GATE_K_DNS && !r->allowed) && r->kind != GATE_K_CUT)
         return;
     auto_buf b = {0};
@@ -521,6 +528,7 @@ void egress_start(struct core *c)
     char path[160];
     eg->core = c;
     timer_init(&eg->restart, c->loop, start_process, eg);
+    timer_init(&eg->used, c->loop, on_used, c);
     if (c->cfg.ceiling)
         eg->ceiling = (struct gate_ceiling){.name = "host", .policy = str_of(c->cfg.ceiling)};
     (void)snprintf(path, sizeof path, "%s/egress.sock", c->cfg.run);
@@ -538,7 +546,7 @@ void egress_stop(struct core *c)
     if (!eg)
         return;
     eg->stopped = true;
-    timer_stop(&eg->restart);
+    timer_stop(&eg->restart), timer_stop(&eg->used);
     gate_client_free(eg->client);
     eg->client = NULL;
     for (size_t i = 0; (en = map_next(&eg->boxes, &i));)

@@ -118,12 +118,13 @@ static void group_release(struct gate *g, struct group *gr)
     free(gr->name);
     free(gr);
 }
-static struct group *group_get(struct gate *g, struct str name)
+struct group *group_get(struct gate *g, struct str name)
 {
     struct group *gr = map_get_n(&g->groups, name.p, name.n);
     if (!gr) {
         gr = xcalloc(1, sizeof *gr);
         gr->name = xstrndup(name.p, name.n);
+        meter_load_group(g, gr);
         (void)map_set(&g->groups, gr->name, gr);
     }
     return gr;
@@ -266,6 +267,7 @@ static struct box *box_new(struct gate *g, struct str id, struct str sandbox, st
     list_init(&b->questions);
     list_init(&b->dns_conns);
     udp_init(b);
+    meter_load_box(b);
     (void)map_set(&g->boxes, b->id, b);
     return b;
 }
@@ -339,6 +341,7 @@ void box_free(struct box *b)
     conns_cut(b, "the sandbox ended");
     udp_cut(b, "the sandbox ended");
     dns_drop(b);
+    meter_save_box(b);
     groups_join(b, NULL, 0);
     (void)map_del(&b->g->boxes, b->id);
     loop_defer(b->g->loop, bury, b);

@@ -53,18 +53,10 @@ static int do_list(struct gate *g, struct buf *out)
 
 static int do_group(struct gate *g, struct rec r, struct err *e)
 {
-    char *name = rec_dup(r, G_GROUP);
-    if (!name || !*name) {
-        free(name);
+    struct str name = {0};
+    if (!rec_get(r, G_GROUP, &name) || !name.n)
         return err_set(e, E_INVALID, "a group needs a name");
-    }
-    struct group *gr = map_get(&g->groups, name);
-    if (!gr) {
-        gr = xcalloc(1, sizeof *gr);
-        gr->name = xstrdup(name);
-        (void)map_set(&g->groups, name, gr);
-    }
-    free(name);
+    struct group *gr = group_get(g, name);
     uint64_t rate = rec_u64_or(r, G_RATE, 0), burst = rate / 4;
     gr->kept = true; /* what it moved today counts, whether or not a box of it is left */
     gr->meter.max_conns = rec_u64_or(r, G_CONNS, 0);
@@ -101,7 +93,7 @@ static int do_secret(struct gate *g, struct rec r, struct err *e)
     *s = (struct secret){.id = id, .value = xstrndup(v.p, v.n), .n = v.n, .calls_max = rec_u64_or(r, G_CALLS_MAX, 0),
                          .bytes_max = rec_u64_or(r, G_BYTES_MAX, 0), .calls = rec_u64_or(r, G_CALLS, 0), .bytes = rec_u64_or(r, G_BYTES, 0)};
     struct secret *old = map_get(&g->secrets, id);
-    if (old) { /* our count may be ahead of the daemon's */
+    if (old && old->calls_max == s->calls_max && old->bytes_max == s->bytes_max) { /* our count may be ahead of the daemon's */
         s->calls = old->calls > s->calls ? old->calls : s->calls;
         s->bytes = old->bytes > s->bytes ? old->bytes : s->bytes;
     }
@@ -169,6 +161,7 @@ static int do_config(struct gate *g, struct rec r, struct err *e)
     g->log_bytes = rec_u64_or(r, G_LOG_BYTES, g->log_bytes);
     g->log_files = (unsigned)rec_u64_or(r, G_LOG_FILES, g->log_files);
     g->log_days = (unsigned)rec_u64_or(r, G_LOG_DAYS, g->log_days);
+    g->udp_idle = (int64_t)(rec_u64_or(r, G_UDP_IDLE, 0) % 86400) * NS_PER_S;
     timer_arm(&g->sweep, 0);
     return 0;
 }

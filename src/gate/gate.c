@@ -55,67 +55,7 @@ void gate_record(struct box *b, struct gate_record *r)
     to_daemon(b->g, r);
 }
 
-/* ---- limits ------------------------------------------------------------------------------------------------------- */
-
-uint64_t meter_may(struct box *b, uint64_t want, int64_t now)
-{
-    want = bucket_has(&b->meter.rate, want, now);
-    for (int i = 0; i < b->ngroups; i++)
-        want = bucket_has(&b->group[i]->meter.rate, want, now);
-    return want;
-}
-static void moved(struct meter *m, uint64_t in, uint64_t out)
-{
-    m->in += in, m->out += out;
-    bucket_take(&m->rate, in + out);
-}
-void meter_moved(struct box *b, uint64_t in, uint64_t out)
-{
-    uint64_t day = (uint64_t)(clock_wall() / DAY_NS);
-    moved(&b->meter, in, out);
-    for (int i = 0; i < b->ngroups; i++) {
-        struct group *gr = b->group[i];
-        if (gr->day != day)
-            gr->day = day, gr->meter.in = gr->meter.out = 0;
-        moved(&gr->meter, in, out);
-    }
-}
-static bool spent(const struct meter *m) { return m->max_bytes && m->in + m->out >= m->max_bytes; }
-bool meter_spent(const struct box *b)
-{
-    uint64_t day = (uint64_t)(clock_wall() / DAY_NS);
-    for (int i = 0; i < b->ngroups; i++)
-        if (b->group[i]->day == day && spent(&b->group[i]->meter))
-            return true;
-    return spent(&b->meter);
-}
-const char *meter_full(const struct box *b)
-{
-    if (b->meter.conns >= b->meter.max_conns)
-        return "the sandbox has as many connections as its network policy allows";
-    for (int i = 0; i < b->ngroups; i++)
-        if (b->group[i]->meter.max_conns && b->group[i]->meter.conns >= b->group[i]->meter.max_conns)
-            return i ? "the sandboxes of this tenant together have as many connections as the operator allows"
-                     : "the sandboxes together have as many connections as the operator allows";
-    return meter_spent(b) ? meter_why_spent(b) : NULL;
-}
-const char *meter_why_spent(const struct box *b)
-{
-    return spent(&b->meter) ? "the byte limit of the network policy is used up" : "the bytes that the operator allows this tenant in a day are used up";
-}
-bool meter_has_rate(const struct box *b)
-{
-    bool some = b->meter.rate.rate;
-    for (int i = 0; i < b->ngroups; i++)
-        some |= b->group[i]->meter.rate.rate != 0;
-    return some;
-}
-void meter_conn(struct box *b, int by)
-{
-    b->meter.conns += (uint64_t)by;
-    for (int i = 0; i < b->ngroups; i++)
-        b->group[i]->meter.conns += (uint64_t)by;
-}
+/* ---- bandwidth ---------------------------------------------------------------------------------------------------- */
 
 static void on_refill(void *arg)
 {
@@ -179,6 +119,7 @@ struct gate *gate_new(const struct gate_setup *s, struct err *e)
     list_init(&g->starved);
     timer_init(&g->refill, s->loop, on_refill, g);
     timer_init(&g->sweep, s->loop, on_sweep, g);
+    timer_init(&g->save, s->loop, meters_save, g);
     g->scratch = xmalloc(SCRATCH);
     server_start(g);
     return g;
@@ -190,6 +131,7 @@ void gate_free(struct gate *g)
     if (!g)
         return;
     server_stop(g);
+    meters_save(g);
     for (size_t i = 0; (m = map_next(&g->boxes, &i));)
         box_free(m->value);
     for (size_t i = 0; (m = map_next(&g->groups, &i));) {
@@ -205,6 +147,7 @@ void gate_free(struct gate *g)
     map_free(&g->boxes), map_free(&g->groups), map_free(&g->secrets);
     timer_stop(&g->refill);
     timer_stop(&g->sweep);
+    timer_stop(&g->save);
     loop_turn(g->loop, false); /* what was buried this turn still looks at us */
     struct gpipe *p;
     list_each(p, &g->pipes, node) {

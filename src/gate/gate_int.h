@@ -27,7 +27,7 @@ struct gate;
 struct secret { char *id, *value; size_t n; uint64_t calls_max, bytes_max, calls, bytes; };
 
 /* What is counted and limited, for a box and for a group. */
-struct meter { uint64_t max_conns, max_bytes, conns, in, out; struct bucket rate; };
+struct meter { uint64_t max_conns, max_bytes, conns, in, out, saved /* of in and out, on disk */; struct bucket rate; };
 /* Sandboxes that share limits: all of the host, all of a tenant. max_bytes is for a day: what was counted begins anew with each. */
 #define GROUPS_MAX 2
 struct group { char *name; struct meter meter; uint64_t boxes, day; bool kept /* limits were set */; };
@@ -75,6 +75,8 @@ struct gate {
     uint64_t log_bytes;
     unsigned log_files, log_days;
     struct timer sweep; /* of logs that are too old */
+    struct timer save;  /* of counts that changed */
+    int64_t udp_idle;
     uint64_t next_conn, lost;
     /* control */
     int control_fd;
@@ -92,6 +94,9 @@ struct gate {
 
 /* gate.c */
 void gate_record(struct box *b, struct gate_record *r); /* fills box and sandbox; log, and daemon if it listens */
+struct secret *gate_secret_get(struct gate *g, struct str id);
+
+/* meter.c */
 uint64_t meter_may(struct box *b, uint64_t want, int64_t now); /* bytes that may move now: rate of box and groups */
 void meter_moved(struct box *b, uint64_t in, uint64_t out);    /* bytes to and from the sandbox */
 bool meter_spent(const struct box *b);                         /* the byte limit of box or group is used up */
@@ -99,13 +104,17 @@ const char *meter_why_spent(const struct box *b);
 const char *meter_full(const struct box *b);                   /* why there can be no further connection, or NULL */
 bool meter_has_rate(const struct box *b);                      /* some bandwidth limit applies */
 void meter_conn(struct box *b, int by);                        /* one more, one less */
-struct secret *gate_secret_get(struct gate *g, struct str id);
+void meter_load_box(struct box *b);                            /* what it moved before this process, or before a pause */
+void meter_load_group(struct gate *g, struct group *gr);
+void meter_save_box(struct box *b);
+void meters_save(void *gate);
 
 /* box.c */
 struct box *box_get(struct gate *g, struct str id);
 int box_put(struct gate *g, struct rec r, bool whole, const int *fds, int nfds, uint64_t *ret_cut, struct err *e); /* ADD (whole) or POLICY; fds are taken */
 void box_free(struct box *b); /* cuts its connections; takes it out of the map */
 void box_listen(struct box *b, bool on);
+struct group *group_get(struct gate *g, struct str name); /* made if there is none */
 
 /* ctl_server.c */
 void server_start(struct gate *g);

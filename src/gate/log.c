@@ -205,14 +205,21 @@ static void rotate(struct egress_log *l)
     l->bytes = 0;
 }
 
-/* "<id>.log" or "<id>.log.N" */
+/* "<id>.log", "<id>.log.N", "<id>.count" or a group's count */
 static bool is_part(const char *name, struct str *ret_sandbox, bool *ret_newest)
 {
     struct str id = {name, 21};
     uint64_t n;
-    if (strlen(name) < 25 || !id_ok(id) || strncmp(name + 21, ".log", 4) != 0)
+    *ret_sandbox = (struct str){0};
+    *ret_newest = false;
+    if (!strncmp(name, EGRESS_GROUP, sizeof EGRESS_GROUP - 1))
+        return true;
+    if (strlen(name) < 25 || !id_ok(id))
         return false;
     *ret_sandbox = id;
+    *ret_newest = !strcmp(name + 21, EGRESS_COUNT);
+    if (*ret_newest || strncmp(name + 21, ".log", 4) != 0)
+        return *ret_newest;
     *ret_newest = !name[25];
     return *ret_newest || (name[25] == '.' && str_u64(str_of(name + 26), &n));
 }

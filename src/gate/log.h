@@ -7,7 +7,8 @@
  * hash = SHA-256 over the earlier line's hash (64 hex digits; for seq 1 the
  * sandbox id) and this line's bytes up to and without `,"hash"`. A line that was changed, removed or
  * inserted breaks the chain from there on. Kinds and fields: gate/ctl.h.
- * Written by hutch-egress only; hutchd reads (files are of its group). */
+ * Written by hutch-egress only; hutchd reads (files are of its group). Beside
+ * them lie its counts (gate/meter.c), which go with what is too old. */
 #pragma once
 #include "base/buf.h"
 #include "base/err.h"
@@ -23,7 +24,10 @@ void egress_log_close(struct egress_log *l);
 uint64_t egress_log_seq(const struct egress_log *l);
 const char *egress_log_hash(const struct egress_log *l);
 
-/* Removes parts that were last written before `older` (wall clock); not the newest part of a sandbox that is in use, whose chain
+#define EGRESS_COUNT ".count"  /* how the name of a count ends */
+#define EGRESS_GROUP ".group-" /* and begins, if it is not a sandbox's */
+
+/* Removes parts and counts that were last written before `older` (wall clock); not the newest part of a sandbox that is in use, whose chain
  * goes on in it. */
 void egress_logs_sweep(int dirfd, int64_t older, bool (*in_use)(void *arg, struct str sandbox), void *arg);
 

@@ -21,9 +21,9 @@
 
 #define FLOWS_MAX   256 /* of one box */
 #define TURN_MAX    64
-#define IDLE_NS     (60 * NS_PER_S)
-#define SILENT_NS   (20 * NS_PER_S) /* the same while no answer ever came */
-#define LOOK_NS     (5 * NS_PER_S)
+#define IDLE_NS     (60 * NS_PER_S) /* unless the operator says otherwise */
+#define SILENT_PART 3               /* of it, while no answer ever came */
+#define LOOK_PART   12              /* of it: how often is looked */
 #define SAY_AGAIN   (10 * NS_PER_S) /* the same refusal is written down again */
 #define SAY_RATE    10              /* lines a second, and four times as many at once */
 #define NAMES_MAX   16
@@ -156,16 +156,17 @@ static void flow_end(struct flow_udp *f, enum gate_kind kind, const char *reason
     meter_conn(b, -1);
     loop_defer(b->g->loop, bury, f);
 }
+static int64_t idle_ns(const struct gate *g) { return g->udp_idle ? g->udp_idle : IDLE_NS; }
 static void on_look(void *arg)
 {
     struct box *b = arg;
     struct flow_udp *f;
-    int64_t now = clock_mono();
+    int64_t now = clock_mono(), idle = idle_ns(b->g);
     list_each(f, &b->udp.flows, node)
-        if (now - f->used >= (f->in ? IDLE_NS : SILENT_NS))
-            flow_end(f, GATE_K_CLOSE, "");
+        if (now - f->used >= (f->in ? idle : idle / SILENT_PART))
+            flow_end(f, GATE_K_CLOSE, "nothing moved for a while");
     if (!list_empty(&b->udp.flows))
-        timer_arm(&b->udp.look, LOOK_NS);
+        timer_arm(&b->udp.look, idle / LOOK_PART);
 }
 /* May n bytes move? Too fast: this one is lost. Used up: the flow ends. */
 static bool may_move(struct flow_udp *f, size_t n, bool outward)
@@ -274,7 +275,7 @@ static void begin(struct box *b, const struct dgram *d, const char *p, size_t n)
     io_init(&f->io, b->g->loop, fd, on_far, f);
     io_want(&f->io, IO_READ);
     if (!b->udp.look.armed)
-        timer_arm(&b->udp.look, LOOK_NS);
+        timer_arm(&b->udp.look, idle_ns(b->g) / LOOK_PART);
     record(b, GATE_K_OPEN, d, f, f->name, f->rule, "");
     out(f, p, n);
 }

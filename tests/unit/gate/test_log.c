@@ -160,6 +160,12 @@ TEST(log, what_is_old_goes)
         {"iccccccccccccccccccccc.log", 1000, true}, /* not a name of ours */
         {"ibbbbbbbbbbbbbbbbbbbb.log.x", 1000, true},
         {"idddddddddddddddddddd.log", 10, true},
+        {SB ".count", 1000, true}, /* in use */
+        {"ibbbbbbbbbbbbbbbbbbbb.count", 1000, false},
+        {"idddddddddddddddddddd.count", 10, true},
+        {"ibbbbbbbbbbbbbbbbbbbb.county", 1000, true},
+        {".group-0123.count", 1000, false},
+        {".group-4567.count", 10, true},
         {"notes", 1000, true},
     };
     int d = open_dir();
