@@ -10,12 +10,14 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "core/build_int.h"
+#include "core/build_plan.h"
 #include "core/exec.h"
 #include "core/kernels.h"
 #include "core/network.h"
+#include "core/snapshot.h"
 #include "core/spool.h"
+#include "core/step_cache.h"
 #include "core/trust.h"
-#include "crypto/digest.h"
 #include "image/recipe.h"
 #include "spawn/op.h"
 #include <errno.h>
@@ -35,6 +37,13 @@ struct recipe_run {
     struct recipe recipe;
     bool parsed;
     int context_fd;      /* -1: none */
+    struct plan *plan;
+    struct network_spec network; /* text NULL: none */
+    char *tenant;
+    bool force;
+    int cached_line;     /* up to here steps may come from the cache */
+    size_t cached;       /* so many do */
+    char from[22];       /* the snapshot they are in */
     char sandbox[22];
     char *user, *cwd;    /* of the next step */
     struct kv env;
@@ -76,7 +85,10 @@ void recipe_run_free(struct recipe_run *r)
         (void)close(r->context_fd);
     if (r->parsed)
         recipe_fini(&r->recipe);
+    plan_free(r->plan);
+    network_spec_free(&r->network);
     kv_free(&r->env);
+    free(r->tenant);
     buf_free(&r->partial), buf_free(&r->queue);
     free(r->user), free(r->cwd);
     loop_defer(r->build->core->loop, free, r);
@@ -95,6 +107,7 @@ static void fail(struct recipe_run *r, enum err_code code, const char *fmt, ...)
 
 /* ---- running one command ---- */
 static void next_step(struct recipe_run *r);
+static void step_end(struct recipe_run *r);
 static void export_start(struct recipe_run *r);
 
 static void log_output(struct recipe_run *r, const unsigned char *p, size_t n)
@@ -148,7 +161,7 @@ static void step_done(void *arg, const struct err *e)
             fail(r, E_GUEST, "unpacking the build context failed with status %d: %.120s", r->status, r->tail);
         return;
     }
-    next_step(r);
+    step_end(r);
 }
 
 static void on_room(void *arg);
@@ -305,45 +318,116 @@ static int set_env(struct recipe_run *r, const struct recipe_step *s, struct err
     return 0;
 }
 
-static void run_workdir(struct recipe_run *r, const struct recipe_step *s)
+static int set_workdir(struct recipe_run *r, const struct recipe_step *s, struct err *e)
 {
-    struct err e;
-    auto_free char *w = expand(r, s->word[0], &e);
-    if (!w) {
-        build_fail(r->build, &e);
-        return;
-    }
+    auto_free char *w = expand(r, s->word[0], e);
+    if (!w)
+        return -1;
     char *full = *w == '/' ? xstrdup(w) : xasprintf("%s%s%s", r->cwd, r->cwd[1] ? "/" : "", w);
     free(r->cwd), r->cwd = full;
     free(r->build->t->workdir), r->build->t->workdir = xstrdup(full);
+    return 0;
+}
+
+static void run_workdir(struct recipe_run *r)
+{
     auto_buf b = {0};
     buf_puts(&b, "mkdir -p -- ");
-    shell_quote(&b, full);
+    shell_quote(&b, r->cwd);
     if (r->user && strcmp(r->user, "root")) {
         buf_puts(&b, " && chown -- ");
         shell_quote(&b, r->user);
         buf_putc(&b, ' ');
-        shell_quote(&b, full);
+        shell_quote(&b, r->cwd);
     }
     run_sh(r, b.p, "root", "/");
 }
 
-static void run_user(struct recipe_run *r, const struct recipe_step *s)
+static int set_user(struct recipe_run *r, const struct recipe_step *s, struct err *e)
 {
-    struct err e;
-    char *u = expand(r, s->word[0], &e);
-    if (!u) {
-        build_fail(r->build, &e);
-        return;
-    }
+    char *u = expand(r, s->word[0], e);
+    if (!u)
+        return -1;
     u[strcspn(u, ":")] = 0;
     free(r->user), r->user = u;
     free(r->build->t->user), r->build->t->user = xstrdup(u);
+    return 0;
+}
+
+static void run_user(struct recipe_run *r)
+{
     auto_buf b = {0};
     buf_puts(&b, "id -u -- ");
-    shell_quote(&b, u);
+    shell_quote(&b, r->user);
     buf_puts(&b, " >/dev/null");
     run_sh(r, b.p, "root", "/");
+}
+
+/* What a step means for those after it, whether it runs or its result is there already. */
+static int apply(struct recipe_run *r, const struct recipe_step *s, struct err *e)
+{
+    switch (s->kind) {
+    case RECIPE_ENV: return set_env(r, s, e);
+    case RECIPE_WORKDIR: return set_workdir(r, s, e);
+    case RECIPE_USER: return set_user(r, s, e);
+    case RECIPE_RUN: case RECIPE_COPY: break;
+    }
+    return 0;
+}
+
+/* ---- steps that are kept (core/step_cache.h) ---- */
+static bool lasting(const struct recipe_step *s) { return s->kind == RECIPE_RUN || s->kind == RECIPE_COPY; }
+
+static void step_kept(void *arg, const struct err *e)
+{
+    struct build *b = build_take(arg);
+    if (!b || b->done || !b->recipe)
+        return;
+    if (e) {
+        auto_free char *line = xasprintf("this step is not kept for later builds: %s", e->msg);
+        build_log(b, line);
+    }
+    next_step(b->recipe);
+}
+
+static void step_end(struct recipe_run *r)
+{
+    struct sandbox *sb = box(r);
+    struct err e;
+    if (!r->at || !r->plan->key || !lasting(&r->recipe.step[r->at - 1]) || !sb) {
+        next_step(r);
+        return;
+    }
+    struct ref *ref = ref_new(r->build->core, r->build->t->id);
+    if (step_keep(sb, r->plan->key[r->at - 1], step_kept, ref, &e)) {
+        (void)ref_take(ref);
+        next_step(r);
+    }
+}
+
+static struct snapshot *find_kept(struct recipe_run *r)
+{
+    struct snapshot *s = NULL;
+    r->cached = 0;
+    for (size_t i = r->plan->key ? r->recipe.nsteps : 0; !s && i; i--)
+        if (lasting(&r->recipe.step[i - 1]) && r->recipe.step[i - 1].line <= r->cached_line && (s = step_find(r->build->core, r->plan->key[i - 1]))) {
+            r->cached = i;
+            memcpy(r->from, s->id, sizeof r->from);
+        }
+    return s;
+}
+
+static int skip_kept(struct recipe_run *r, struct err *e)
+{
+    for (; r->at < r->cached; r->at++) {
+        auto_buf text = {0};
+        buf_puts(&text, "CACHED ");
+        recipe_describe(&r->recipe.step[r->at], &text);
+        build_progress(r->build, (int)(r->at * 100 / (r->recipe.nsteps + 1)), text.p);
+        if (apply(r, &r->recipe.step[r->at], e))
+            return -1;
+    }
+    return 0;
 }
 
 static void next_step(struct recipe_run *r)
@@ -354,6 +438,10 @@ static void next_step(struct recipe_run *r)
         auto_buf text = {0};
         recipe_describe(s, &text);
         build_progress(r->build, (int)(r->at * 100 / (r->recipe.nsteps + 1)), text.p);
+        if (apply(r, s, &e)) {
+            build_fail(r->build, &e);
+            return;
+        }
         switch (s->kind) {
         case RECIPE_RUN:
             if (s->cmd.shell)
@@ -365,16 +453,12 @@ static void next_step(struct recipe_run *r)
             run_copy(r, s);
             return;
         case RECIPE_WORKDIR:
-            run_workdir(r, s);
+            run_workdir(r);
             return;
         case RECIPE_USER:
-            run_user(r, s);
+            run_user(r);
             return;
         case RECIPE_ENV:
-            if (set_env(r, s, &e)) {
-                build_fail(r->build, &e);
-                return;
-            }
             break;
         }
     }
@@ -517,6 +601,8 @@ static void export_start(struct recipe_run *r)
 }
 
 /* ---- begin ---- */
+static void start(struct recipe_run *r);
+
 static void created(void *arg, struct sandbox *sb, const struct err *e)
 {
     struct build *b = build_take(arg);
@@ -526,13 +612,26 @@ static void created(void *arg, struct sandbox *sb, const struct err *e)
         return;
     }
     struct recipe_run *r = b->recipe;
+    struct err no;
+    if (e && r->cached && e->code != E_QUOTA && e->code != E_UNAVAILABLE) { /* of a machine that is not the one we have now, or damaged: without it */
+        struct snapshot *s = map_get(&b->core->snapshots, r->from);
+        log_info("build cache: %s is of no use: %s", r->from, e->msg);
+        if (s)
+            step_drop(s);
+        start(r);
+        return;
+    }
     if (e) {
         build_fail(b, e);
         return;
     }
     memcpy(r->sandbox, sb->id, sizeof r->sandbox);
-    if (r->context_fd >= 0) {
-        char *argv[] = {(char[]){"/bin/sh"}, (char[]){"-c"}, (char[]){"mkdir -p " CONTEXT " && tar -C " CONTEXT " --no-same-owner -xf -"}, NULL};
+    if (skip_kept(r, &no)) {
+        build_fail(b, &no);
+        return;
+    }
+    if (r->context_fd >= 0 && r->at < r->recipe.nsteps) {
+        char *argv[] = {(char[]){"/bin/sh"}, (char[]){"-c"}, (char[]){"rm -rf " CONTEXT " && mkdir -p " CONTEXT " && tar -C " CONTEXT " --no-same-owner -xf -"}, NULL};
         build_progress(b, 0, "sending the build context");
         run(r, argv, "root", "/", true);
         return;
@@ -564,24 +663,34 @@ static char *cmd_text(const struct recipe_cmd *c)
     return buf_take(&b);
 }
 
-/* Same parent, same text, same network, same context: same template. */
-static char *content_key(const struct template *parent, const struct recipe_spec *s, int context_fd)
+static void start(struct recipe_run *r)
 {
-    struct sha256 *h = sha256_new();
-    char hex[SHA256_HEX], chunk[CHUNK];
-    sha256_add(h, parent->id, strlen(parent->id));
-    sha256_add(h, s->text.p, s->text.n);
-    if (s->network)
-        sha256_add(h, s->network->text, strlen(s->network->text));
-    for (off_t at = 0; context_fd >= 0;) {
-        ssize_t k = pread(context_fd, chunk, sizeof chunk, at);
-        if (k <= 0)
-            break;
-        sha256_add(h, chunk, (size_t)k);
-        at += k;
+    struct build *b = r->build;
+    struct core *c = b->core;
+    struct err e;
+    struct sandbox_spec spec = {.template = b->t->parent, .network = r->network.text ? &r->network : NULL, .tenant = r->tenant,
+                                .timeout_s = BUILD_S < c->cfg.max_timeout_s ? BUILD_S : c->cfg.max_timeout_s};
+    spec.from = find_kept(r);
+    kv_set(&spec.metadata, S("hutch.build"), str_of(b->t->name));
+    struct ref *ref = ref_new(c, b->t->id);
+    int rc = sandbox_create(c, &spec, created, ref, &e);
+    kv_free(&spec.metadata);
+    if (!rc)
+        return;
+    created(ref, NULL, &e);
+}
+
+static void planned(struct build *b, struct plan *p)
+{
+    struct recipe_run *r = b->recipe;
+    const struct template *same = template_find(b->core, b->t->name, NULL);
+    r->plan = p;
+    b->t->content_key = xstrdup(p->content_key);
+    if (!r->force && same && same->content_key && !strcmp(same->content_key, p->content_key)) {
+        already_there(b);
+        return;
     }
-    sha256_end_hex(h, hex);
-    return xstrdup(hex);
+    start(r);
 }
 
 struct build *build_recipe(struct core *c, const struct recipe_spec *s, const struct build_ops *ops, void *arg, struct err *e)
@@ -601,7 +710,6 @@ struct build *build_recipe(struct core *c, const struct recipe_spec *s, const st
     *r = (struct recipe_run){.build = b, .recipe = rec, .parsed = true, .context_fd = take_fd(&ctx), .pipe_w = -1};
     b->t->parent = xstrdup(parent->id);
     r->since_ns = parent->created_ns < clock_wall() ? parent->created_ns : clock_wall(); /* its image was complete before */
-    b->t->content_key = content_key(parent, s, r->context_fd);
     b->t->user = parent->user ? xstrdup(parent->user) : NULL;
     b->t->workdir = parent->workdir ? xstrdup(parent->workdir) : NULL;
     b->t->start = cmd_text(&rec.start), b->t->ready = cmd_text(&rec.ready);
@@ -609,23 +717,15 @@ struct build *build_recipe(struct core *c, const struct recipe_spec *s, const st
     kv_copy(&b->t->env, &parent->env);
     kv_copy(&r->env, &parent->env);
     r->user = xstrdup(parent->user ? parent->user : "root"), r->cwd = xstrdup(parent->workdir ? parent->workdir : "/");
-    const struct template *same = template_find(c, s->name, NULL);
-    if (!s->force && same && same->content_key && !strcmp(same->content_key, b->t->content_key)) {
-        loop_defer(c->loop, already_there, b);
-        return b;
-    }
     if (r->context_fd >= 0)
         (void)lseek(r->context_fd, 0, SEEK_SET);
-    struct sandbox_spec spec = {.template = parent->id, .network = s->network, .tenant = s->tenant, .timeout_s = BUILD_S < c->cfg.max_timeout_s ? BUILD_S : c->cfg.max_timeout_s};
-    kv_set(&spec.metadata, S("hutch.build"), str_of(s->name));
-    struct ref *ref = ref_new(c, b->t->id);
-    build_stage(b, 2, 60);
-    int rc = sandbox_create(c, &spec, created, ref, e);
-    kv_free(&spec.metadata);
-    if (rc) {
-        (void)ref_take(ref);
-        build_cancel(b);
-        return NULL;
+    if (s->network) {
+        r->network.text = xstrdup(s->network->text);
+        kv_copy(&r->network.values, &s->network->values);
     }
+    r->tenant = s->tenant ? xstrdup(s->tenant) : NULL;
+    r->force = s->force, r->cached_line = s->cached_line;
+    build_stage(b, 2, 60);
+    plan_make(b, s, parent, r->context_fd, planned);
     return b;
 }

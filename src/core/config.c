@@ -155,6 +155,7 @@ int config_load(struct config *c, struct err *e)
         number(&c->def_disk_mib, "HUTCH_DEFAULT_DISK", 4096, 64, 1u << 20, e) ||
         number(&c->def_timeout_s, "HUTCH_DEFAULT_TIMEOUT", 300, 1, 86400, e) ||
         number(&c->tree_mib, "HUTCH_TREE_MAX", 4096, 1, 1u << 20, e) || number(&c->tree_files, "HUTCH_TREE_FILES", 200000, 1, 100000000, e) ||
+        number(&c->build_cache_mib, "HUTCH_BUILD_CACHE", 4096, 0, 1u << 24, e) ||
         number(&c->pack_max_mib, "HUTCH_PACK_MAX", 65536, 1, 1u << 24, e) ||
         number(&c->def_volume_mib, "HUTCH_DEFAULT_VOLUME", 10240, 16, 1u << 20, e) ||
         number(&c->max_volume_mib, "HUTCH_MAX_VOLUME", 1u << 20, 16, 1u << 24, e) ||

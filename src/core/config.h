@@ -20,6 +20,7 @@ struct config {
     uint32_t failed_keep_s;      /* HUTCH_FAILED_KEEP: how long the disk of a failed sandbox stays */
     uint32_t agent_silent_s;     /* HUTCH_AGENT_SILENT: how long a sandbox that was asked something may say nothing */
     uint32_t def_memory_mib, def_disk_mib, def_timeout_s, max_timeout_s;
+    uint32_t build_cache_mib;      /* HUTCH_BUILD_CACHE: all kept steps of recipes together; 0: none are kept (core/step_cache.h) */
     uint32_t tree_mib, tree_files; /* HUTCH_TREE_MAX, HUTCH_TREE_FILES: of the snapshot of a directory */
     uint32_t pack_max_mib;       /* HUTCH_PACK_MAX: of a snapshot pack that is imported */
     uint32_t def_volume_mib, max_volume_mib, max_volumes; /* HUTCH_DEFAULT_VOLUME, HUTCH_MAX_VOLUME, HUTCH_MAX_VOLUMES */

@@ -6,6 +6,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "core/internal.h"
+#include "core/step_cache.h"
 #include "core/template.h"
 #include "core/tree.h"
 #include "json/read.h"
@@ -34,6 +35,8 @@ const char *snapshot_tenant(const struct snapshot *s)
     const char *t = kv_get(&s->options, OPT_TENANT);
     return t ? t : "";
 }
+
+const char *snapshot_step(const struct snapshot *s) { return kv_get(&s->options, OPT_STEP); }
 
 void sandbox_stands_on(struct sandbox *sb, const struct snapshot *s)
 {
@@ -163,7 +166,7 @@ static void snapshot_free(struct snapshot *s)
 
 static void use_template(const struct snapshot *s, int by)
 {
-    struct template *t = s->path ? NULL : map_get(&s->core->templates, s->template_id);
+    struct template *t = s->path || snapshot_step(s) ? NULL : map_get(&s->core->templates, s->template_id);
     if (t)
         t->users = (unsigned)((int)t->users + by);
 }
@@ -254,7 +257,7 @@ struct snapshot *snapshot_find(struct core *c, const char *id_or_name, struct er
     struct map_entry *en;
     for (size_t i = 0; (en = map_next(&c->snapshots, &i));) {
         struct snapshot *s = en->value;
-        if (!s->deleted && !s->making && (!strcmp(s->id, id_or_name) || (s->name && !strcmp(s->name, id_or_name))))
+        if (!s->deleted && !s->making && !snapshot_step(s) && (!strcmp(s->id, id_or_name) || (s->name && !strcmp(s->name, id_or_name))))
             return s;
     }
     err_set(e, E_NOT_FOUND, "snapshot '%.64s' does not exist; `hutch snapshots` shows what does", id_or_name);
@@ -294,7 +297,7 @@ size_t snapshot_list(struct core *c, const struct snapshot_filter *f, struct sna
     auto_free struct snapshot **all = xcalloc(c->snapshots.n + 1, sizeof *all);
     for (size_t i = 0; (en = map_next(&c->snapshots, &i));) {
         struct snapshot *s = en->value;
-        if (s->deleted || s->making || s->created_ns >= before || (f->sandbox && strcmp(s->sandbox, f->sandbox)) || (f->whole && s->path) ||
+        if (s->deleted || s->making || snapshot_step(s) || s->created_ns >= before || (f->sandbox && strcmp(s->sandbox, f->sandbox)) || (f->whole && s->path) ||
             (f->name && (!s->name || strcmp(s->name, f->name))) || (f->match && !f->match(s, f->arg)))
             continue;
         all[n++] = s;
@@ -383,7 +386,8 @@ int snapshot_delete(struct snapshot *s, void (*done)(void *arg, const struct err
     s->deleted = true;
     free(s->name);
     s->name = NULL;
-    event_emit(s->core, "snapshot.deleted", s->sandbox, NULL);
+    if (!snapshot_step(s))
+        event_emit(s->core, "snapshot.deleted", s->sandbox, NULL);
     if (snapshot_users(s))
         snapshot_unlist(s, done, arg);
     else
@@ -429,7 +433,7 @@ static void on_expiry(void *arg)
         struct snapshot *s = en->value;
         if (s->deleted || s->making || !s->expires_ns || s->expires_ns > clock_wall())
             continue;
-        log_info("snapshot %s has expired", s->id);
+        log_info("%s %s has expired", snapshot_step(s) ? "build cache: step" : "snapshot", s->id);
         (void)snapshot_delete(s, NULL, NULL, NULL); /* refused only if it is deleted already */
     }
     arm(c);
@@ -516,6 +520,7 @@ int snapshots_load(struct core *c, struct err *e)
 
 void snapshots_recover(struct core *c)
 {
+    steps_recover(c);
     snapshots_collect(c);
     arm(c);
 }

@@ -39,6 +39,7 @@ struct snapshot {
     int64_t created_ns, expires_ns;   /* wall; 0: never */
     uint64_t memory_bytes, disk_bytes;
     int64_t downtime_ns;              /* how long its sandbox stood still for it */
+    int64_t used_ns;                  /* of a step: wall; 0: not since the daemon started */
     struct kv env;                    /* what its sandbox was created with */
     struct kv options;                /* a dialect's own */
     struct kv volumes;                /* with memory: those mounted in it; path -> how, and id (snapshot_volumes.c) */
@@ -75,6 +76,8 @@ size_t snapshot_list(struct core *c, const struct snapshot_filter *f, struct sna
 /* -- sandboxes made of one -- */
 const char *sandbox_base(const struct sandbox *sb); /* the snapshot it stands on; NULL */
 const char *sandbox_last_snapshot(const struct sandbox *sb); /* the one it took last, or came from; NULL */
+#define OPT_STEP "build.step"
+const char *snapshot_step(const struct snapshot *s); /* the key of the build step that it keeps (core/step_cache.h); NULL. No list shows those */
 const char *snapshot_tenant(const struct snapshot *s); /* whose it is (core/tenant.h); "": the operator's */
 void sandbox_stands_on(struct sandbox *sb, const struct snapshot *s);
 /* The sandbox becomes what it was in that snapshot of its own. boot: on the files alone. Calls wait meanwhile. */

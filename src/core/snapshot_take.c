@@ -136,7 +136,7 @@ static void stored(void *arg, const struct err *e)
     }
     vm_saving_free(k->saving);
     snapshot_made(s, k->keep_last);
-    if (!k->nameless)
+    if (!k->nameless && !snapshot_step(s))
         event_emit(k->core, "snapshot.made", k->sandbox, NULL);
     log_debug("snapshot %s: its sandbox stood still for %lld us", k->id, (long long)s->downtime_ns / 1000);
     answer(k, s, NULL);

@@ -7,6 +7,7 @@
 #include "core/isolate.h"
 #include "core/kernels.h"
 #include "core/pool.h"
+#include "core/step_cache.h"
 #include "core/tree.h"
 #include "core/variant.h"
 #include "image/manifest.h"
@@ -134,6 +135,7 @@ int template_remove(struct core *c, struct template *t, void (*done)(void *arg, 
     *r = (struct removal){.core = c, .done = done, .arg = arg};
     memcpy(r->id, t->id, sizeof r->id);
     map_del(&c->templates, t->id);
+    steps_drop(c, t->id);
     variant_drop(c, t->id);
     event_emit(c, "template.removed", NULL, NULL);
     pool_drop_template(c, t->id, pool_dropped, r);

@@ -48,7 +48,8 @@ struct recipe_spec {
     int context_fd;                     /* a tar file, taken by build_recipe; -1: none */
     const struct network_spec *network; /* what its steps may reach (core/network.h); NULL: nothing */
     const char *tenant;                 /* whose (core/tenant.h); NULL: the operator's */
-    bool force;
+    bool force;                         /* build it although the same is there */
+    int cached_line;                    /* steps up to this line need not run if they are kept from before (core/step_cache.h); 0: all run */
 };
 struct build *build_recipe(struct core *c, const struct recipe_spec *s, const struct build_ops *ops, void *arg, struct err *e);
 /* image_fd: an OCI layout or docker-archive tar, seekable (taken). */

@@ -20,7 +20,7 @@ static struct usage count(struct core *c, const char *tenant)
     const struct tenant *t = tenant_find(&c->tenants, tenant);
     for (size_t i = 0; (en = map_next(&c->snapshots, &i));) {
         const struct snapshot *s = en->value;
-        if (s->making || strcmp(snapshot_tenant(s), tenant))
+        if (s->making || snapshot_step(s) || strcmp(snapshot_tenant(s), tenant))
             continue;
         u.snapshots++;
         u.snapshot_bytes += s->memory_bytes + s->disk_bytes;
@@ -55,7 +55,8 @@ void usage_each(struct core *c, void (*fn)(void *arg, const struct usage *u), vo
     auto_free const char **name = xcalloc(c->snapshots.n + c->sandboxes.n + 1, sizeof *name);
     name[n++] = ""; /* shown even with nothing */
     for (size_t i = 0; (en = map_next(&c->snapshots, &i));)
-        name[n++] = snapshot_tenant(en->value);
+        if (!snapshot_step(en->value))
+            name[n++] = snapshot_tenant(en->value);
     for (size_t i = 0; (en = map_next(&c->sandboxes, &i));)
         if (on_disk(en->value))
             name[n++] = sandbox_tenant(en->value);

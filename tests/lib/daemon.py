@@ -99,7 +99,7 @@ class Daemon:
         self.port = free_port() if listen else None
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("HUTCH_")}
         self.env.update({k: os.environ[k] for k in ("HUTCH_ACCEL",) if k in os.environ})
-        self.env.update({"HUTCH_HOME": self.home, "HUTCH_RUN": self.run})
+        self.env.update({"HUTCH_HOME": self.home, "HUTCH_RUN": self.run, "HUTCH_BUILD_CACHE": "0"})  # kept steps would be files left behind
         if self.port:
             self.env["HUTCH_LISTEN"] = f"127.0.0.1:{self.port}"
         self.env.update(env or {})

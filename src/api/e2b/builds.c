@@ -335,12 +335,13 @@ static void on_progress(void *arg, int percent, const char *step)
 {
     struct e2b_build *b = arg;
     (void)percent;
-    if (step && !strncmp(step, "USER", 4))
+    bool kept = step && !strncmp(step, "CACHED ", 7);
+    if (step && !strncmp(kept ? step + 7 : step, "USER", 4))
         return; /* ours, not the caller's */
     if (step && !strncmp(step, "unpacking:", 10))
         return; /* ten a second */
     if (step && strstr(step, "/.hutch-context"))
-        step = "COPY";
+        step = kept ? "CACHED COPY" : "COPY";
     say(b, "info", step ? step : "", NULL);
 }
 static void on_log(void *arg, const char *line) { say(arg, "info", line, NULL); }
@@ -437,16 +438,6 @@ static const struct e2b_build *same_build(struct e2b *x, const char *key)
     return NULL;
 }
 
-static bool forced(struct json *j)
-{
-    bool f = false;
-    struct json *steps = json_get(j, "steps");
-    (void)json_bool(j, "force", false, &f, NULL);
-    for (size_t i = 0; !f && i < json_len(steps); i++)
-        (void)json_bool(json_at(steps, i), "force", false, &f, NULL);
-    return f;
-}
-
 static void core_name(struct e2b_build *b)
 {
     size_t n = 0;
@@ -457,14 +448,14 @@ static void core_name(struct e2b_build *b)
     (void)snprintf(b->core_name + n, sizeof b->core_name - n, "-%.8s", b->id);
 }
 
-static void start_core(struct e2b_build *b, struct e2b_recipe *r, bool force)
+static void start_core(struct e2b_build *b, struct e2b_recipe *r)
 {
     static const struct build_ops ops = {.progress = on_progress, .log = on_log, .done = on_done};
     struct err e;
     auto_buf all = {0};
     buf_put(&all, r->text.p, r->text.n);
     sha256_hex(all.p, all.n, b->key); /* names the base by id and the files by hash */
-    const struct e2b_build *same = force ? NULL : same_build(api_e2b(b->api), b->key);
+    const struct e2b_build *same = r->cached_line < r->line ? NULL : same_build(api_e2b(b->api), b->key);
     if (same) {
         say(b, "info", "CACHED: the same steps were built before", NULL);
         succeeded(b, same->core_id);
@@ -476,7 +467,7 @@ static void start_core(struct e2b_build *b, struct e2b_recipe *r, bool force)
         return;
     }
     core_name(b);
-    struct recipe_spec spec = {.name = b->core_name, .text = {r->text.p, r->text.n}, .context_fd = ctx, .force = true, .tenant = b->tenant};
+    struct recipe_spec spec = {.name = b->core_name, .text = {r->text.p, r->text.n}, .context_fd = ctx, .force = true, .cached_line = r->cached_line, .tenant = b->tenant};
     struct network_spec net = {0};
     auto_json open = json_parse_obj(BUILD_NETWORK, sizeof BUILD_NETWORK - 1, &e);
     if (network_parse(api_core(b->api), open, &net, &e)) {
@@ -527,7 +518,7 @@ static void on_start(struct http_stream *s, void *a, const char *p, size_t n)
             return;
         }
         kv_copy(&b->lines, &r.lines);
-        start_core(b, &r, forced(j));
+        start_core(b, &r);
     }
     e2b_recipe_fini(&r);
     http_reply(s, 202, NULL, "", 0);

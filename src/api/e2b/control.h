@@ -91,7 +91,7 @@ int catalogue_resolve(struct e2b *x, const char *ref, struct e2b_found *ret, str
 void build_uuid(const char *core_id, char out[37]); /* of a template that was not built through this dialect */
 
 /* -- steps.c: what E2B's SDK sends to what core builds -- */
-struct e2b_recipe { struct buf text; struct kv lines /* "7" -> "step|kind|detail" */, files /* hash -> "" */; int line; };
+struct e2b_recipe { struct buf text; struct kv lines /* "7" -> "step|kind|detail" */, files /* hash -> "" */; int line, cached_line; /* core/template.h */ };
 int e2b_steps(struct json *body, const char *from /* core id */, const char *user, const char *workdir, struct e2b_recipe *ret, struct err *e);
 void e2b_recipe_fini(struct e2b_recipe *r);
 void e2b_build_message(const struct kv *lines, const char *core_msg, struct buf *msg, char step[12]);

@@ -2,6 +2,7 @@
  * lines; a table from line to step turns the core's errors back into E2B's. */
 #include "api/e2b/control.h"
 #include "api/params.h"
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -225,8 +226,14 @@ int e2b_steps(struct json *body, const char *from, const char *user, const char 
     quote(&r->text, cwd);
     line_end(r, 0, 'x', "WORKDIR");
     int rc = 0;
-    for (size_t i = 0; !rc && i < json_len(steps); i++)
+    bool force = false; /* once one is to run, all after it do */
+    (void)json_bool(body, "force", false, &force, NULL);
+    r->cached_line = force ? 0 : INT_MAX;
+    for (size_t i = 0; !rc && i < json_len(steps); i++) {
+        if (!force && !json_bool(json_at(steps, i), "force", false, &force, NULL) && force)
+            r->cached_line = r->line;
         rc = one_step(r, i + 1, json_at(steps, i), &u, &cwd, e);
+    }
     free(u), free(cwd);
     if (rc)
         return -1;

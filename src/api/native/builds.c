@@ -12,6 +12,7 @@
 #include "core/network.h"
 #include "http/multipart.h"
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 
 #define RECIPE_MAX  (1u << 20)
@@ -315,7 +316,7 @@ static void on_form_end(struct http_stream *s, void *arg)
     }
     if (st->fd >= 0)
         (void)lseek(st->fd, 0, SEEK_SET); /* a regular file */
-    struct recipe_spec spec = {.name = st->name, .text = {st->recipe.p, st->recipe.n}, .context_fd = take_fd(&st->fd), .force = st->force, .tenant = gate_tenant(api_core(st->r.api), st->r.s)};
+    struct recipe_spec spec = {.name = st->name, .text = {st->recipe.p, st->recipe.n}, .context_fd = take_fd(&st->fd), .force = st->force, .cached_line = st->force ? 0 : INT_MAX, .tenant = gate_tenant(api_core(st->r.api), st->r.s)};
     if (st->has_network)
         spec.network = &net;
     begin(st, build_recipe(api_core(st->r.api), &spec, &ops, st, &e), &e);
