@@ -10,7 +10,7 @@
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t n);
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t n)
 {
-    static char *const src[] = {(char[]){"a*/[b]?"}, (char[]){"."}, (char[]){"../x"}};
+    char *src[] = {(char[]){"a*/[b]?"}, (char[]){"."}, (char[]){"../x"}};
     unsigned char key[2][CONTEXT_KEY], all[CONTEXT_KEY], want[CONTEXT_KEY];
     int fd = memfd_create("context", MFD_CLOEXEC);
     if (fd < 0 || write(fd, data, n) != (ssize_t)n)
