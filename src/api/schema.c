@@ -6,7 +6,7 @@ const struct schema schemas[] = {
     {"Error", "code!:s message!:s hint:s request_id!:s"},
     {"Problem", "error!:Error"},
     /* sandboxes */
-    {"SandboxCreate", "template:s snapshot:s memory:b name:s isolation:=auto|vm|container|isolate cpu:n memory_mib:i disk_mib:i timeout_s:i on_timeout:=kill|pause idle_timeout_s:i on_idle:=kill|pause max_lifetime_s:i auto_resume:b env:m metadata:m network:Network preview:=public|token volumes:[VolumeMount]"},
+    {"SandboxCreate", "template:s snapshot:s memory:b name:s isolation:=auto|vm|container|isolate cpu:n memory_mib:i disk_mib:i timeout_s:i on_timeout:=kill|pause idle_timeout_s:i on_idle:=kill|pause max_lifetime_s:i auto_resume:b env:m metadata:m network:Network preview:=public|token volumes:[VolumeMount] tenant:s"},
     {"VolumeMount", "name!:s path!:s read_only:b"},
     {"Attachment", "name!:s volume_id!:s path!:s read_only!:b"},
     {"SandboxPatch", "name:s? metadata:m timeout_s:i on_timeout:=kill|pause idle_timeout_s:i on_idle:=kill|pause"},
@@ -22,6 +22,9 @@ const struct schema schemas[] = {
                  "expires_at!:t? parent!:s? memory_bytes!:i disk_bytes!:i downtime_ms!:n users!:i path!:s? tenant!:s? signer!:s?"},
     {"Usage", "tenant!:s? snapshots!:i snapshot_bytes!:i paused!:i paused_bytes!:i bytes!:i limit_bytes!:i?"},
     {"UsageList", "tenants!:[Usage]"},
+    {"Tenant", "name!:s connections!:i? bytes_per_second!:i? bytes_per_day!:i? held_bytes!:i? ceiling!:o?"},
+    {"HostLimits", "connections!:i? bytes_per_second!:i? ceiling!:o?"},
+    {"TenantList", "host!:HostLimits tenants!:[Tenant]"},
     {"Signer", "name!:s key!:s"},
     {"SignerList", "own!:s signers!:[Signer]"},
     {"SignerPut", "key!:s"},

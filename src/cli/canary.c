@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PROBES_MAX 10
+#define PROBES_MAX 12
 #define SCRATCH_S  180
 #define TRY_MS     60000
 #define LOG_NS     (10 * NS_PER_S)
@@ -30,8 +30,8 @@ static const char script[] =
     "while [ $# -ge 3 ]; do $1 \"$2\" \"$3\"; shift 3; done\n";
 
 struct probe { const char *kind; char to[256]; unsigned port; bool allowed /* what should become of it */, logged /* the gate writes it down */; };
-struct policy_case { struct list link; char *title, *network, *tier; unsigned more; };
-struct result { struct table *table; struct buf json; struct jw w; int failed; };
+struct policy_case { struct list link; char *title, *network, *tier, *tenant /* whose; NULL: whoever asks */; unsigned more; };
+struct result { struct json *limits /* what the operator allows, GET /v1/tenants; NULL: we may not know */; struct table *table; struct buf json; struct jw w; int failed; };
 
 /* ---- what to try ---- */
 
@@ -100,12 +100,31 @@ static bool own_address(char *out, size_t cap)
     return found;
 }
 
-static size_t probes_for(struct cli *x, struct json *net, struct probe *p)
+/* Ceilings that are a list: what they do not name is denied in mode open too. */
+static size_t lists_over(struct json *limits, const char *tenant, struct json *ret[2])
+{
+    struct json *all = json_get(limits, "tenants"), *of[2] = {json_get(json_get(limits, "host"), "ceiling"), NULL};
+    bool named = false;
+    size_t n = 0;
+    for (size_t i = 0; *tenant && i < json_len(all); i++) {
+        const char *name = jget_str(json_at(all, i), "name", "");
+        if (!strcmp(name, tenant) || (!named && !strcmp(name, "*")))
+            of[1] = json_get(json_at(all, i), "ceiling");
+        named |= !strcmp(name, tenant);
+    }
+    for (size_t i = 0; i < 2; i++)
+        if (json_kind(of[i]) == JSON_OBJ && strcmp(jget_str(of[i], "mode", "allow"), "open") != 0 && !is_wide(of[i]))
+            ret[n++] = of[i];
+    return n;
+}
+
+static size_t probes_for(struct cli *x, struct json *net, struct json *limits, const char *tenant, struct probe *p)
 {
     const char *mode = jget_str(net, "mode", "none");
-    bool open = !strcmp(mode, "open"), limited = jget_str(net, "limited", NULL) != NULL;
+    struct json *over[2];
+    size_t n = 0, nover = lists_over(limits, tenant, over);
+    bool open = !strcmp(mode, "open"), limited = jget_str(net, "limited", NULL) != NULL, wide = !nover && is_wide(net);
     char made[22], name[256];
-    size_t n = 0;
     id_make('c', made);
     (void)snprintf(name, sizeof name, "%s.invalid", made);
     probe_add(p, &n, "name", name, 0, false, true);
@@ -114,11 +133,17 @@ static size_t probes_for(struct cli *x, struct json *net, struct probe *p)
         probe_add(p, &n, "tcp", name, 80, false, true);
     probe_add(p, &n, "tcp", NOWHERE6, 80, false, false); /* a sandbox without IPv6 does not even ask */
     probe_add(p, &n, "udp", METADATA, 9, false, true);
-    if (!is_wide(net))
+    if (!wide)
         probe_add(p, &n, "udp", NOWHERE4, 9, false, true);
-    if (!open && !is_wide(net))
+    if ((!open || nover) && !wide)
         probe_add(p, &n, "tcp", NOWHERE4, 80, false, true);
-    if (!limited && open)
+    if (open && nover) {
+        (void)snprintf(name, sizeof name, "%s.com", made);
+        probe_add(p, &n, "name", name, 0, false, true);
+    }
+    if (open && nover == 1 && name_in(json_get(over[0], "allow"), name, sizeof name))
+        probe_add(p, &n, "name", name, 0, true, true);
+    else if (!limited && open)
         probe_add(p, &n, "name", KNOWN_NAME, 0, true, true);
     else if (!limited && !strcmp(mode, "allow") && allowed_name(net, name, sizeof name))
         probe_add(p, &n, "name", name, 0, true, true);
@@ -136,6 +161,8 @@ static int scratch(struct cli *x, const struct policy_case *c, struct json **ret
     jw_kv_u64(&w, "timeout_s", SCRATCH_S);
     if (c->tier)
         jw_kv_str(&w, "isolation", c->tier);
+    if (c->tenant && *c->tenant)
+        jw_kv_str(&w, "tenant", c->tenant);
     jw_key(&w, "network");
     jw_raw(&w, str_of(c->network));
     jw_kv_obj(&w, "metadata");
@@ -203,21 +230,24 @@ static int read_log(struct cli *x, const char *id, const struct probe *p, size_t
 
 /* ---- judgement ---- */
 
+#define NOT_TRIED "skip"
+
 static void say(struct result *r, const struct policy_case *c, const char *code /* "" fine */, const char *probe, const char *want, const char *found)
 {
-    r->failed += *code != 0;
-    table_cell(r->table, *code ? ST_BAD : ST_GOOD, *code ? "FAIL" : "ok");
+    bool skip = !strcmp(code, NOT_TRIED), bad = *code && !skip;
+    r->failed += bad;
+    table_cell(r->table, bad ? ST_BAD : skip ? ST_PLAIN : ST_GOOD, bad ? "FAIL" : skip ? "skip" : "ok");
     if (c->more)
         table_cellf(r->table, ST_PLAIN, "%s and %u more", c->title, c->more);
     else
         table_cell(r->table, ST_PLAIN, c->title);
     table_cell(r->table, ST_PLAIN, probe);
     table_cell(r->table, ST_PLAIN, want);
-    table_cell(r->table, *code ? ST_BAD : ST_PLAIN, found);
+    table_cell(r->table, bad ? ST_BAD : ST_PLAIN, found);
     jw_obj(&r->w);
     jw_kv_str(&r->w, "policy", c->title);
-    jw_kv_str(&r->w, "status", *code ? "fail" : "ok");
-    if (*code)
+    jw_kv_str(&r->w, "status", bad ? "fail" : skip ? "skip" : "ok");
+    if (bad)
         jw_kv_str(&r->w, "code", code);
     jw_kv_str(&r->w, "probe", probe);
     jw_kv_str(&r->w, "want", want);
@@ -260,11 +290,20 @@ static void examine(struct cli *x, const struct policy_case *c, struct result *r
     auto_json done = NULL;
     auto_json log = NULL;
     if (scratch(x, c, &sb)) {
-        say(r, c, err_name(x->err.code), "scratch sandbox", "starts", x->err.msg);
+        if (c->tenant && x->err.code == E_DENIED)
+            say(r, c, NOT_TRIED, "scratch sandbox", "starts", "another tenant's: the operator can try it, on the host and without a key");
+        else
+            say(r, c, err_name(x->err.code), "scratch sandbox", "starts", x->err.msg);
         return;
     }
     const char *id = jget_str(sb, "id", "");
-    size_t n = probes_for(x, json_get(sb, "network"), p);
+    const char *tenant = jget_str(sb, "tenant", "");
+    if (c->tenant && strcmp(tenant, c->tenant) != 0) {
+        say(r, c, NOT_TRIED, "scratch sandbox", "starts", "the operator's: they can try it, on the host and without a key");
+        sandbox_kill_quiet(x, id);
+        return;
+    }
+    size_t n = probes_for(x, json_get(sb, "network"), r->limits, tenant, p);
     auto_json before = NULL;
     if (read_log(x, id, p, 0, &before) || try_inside(x, id, p, n, &done) || read_log(x, id, p, n, &log)) {
         say(r, c, err_name(x->err.code), "scratch sandbox", "answers", x->err.msg);
@@ -278,16 +317,17 @@ static void examine(struct cli *x, const struct policy_case *c, struct result *r
 
 /* ---- which policies ---- */
 
-static void case_add(struct list *all, const char *title, const char *network, const char *tier)
+static bool same(const char *a, const char *b) { return a && b ? !strcmp(a, b) : a == b; }
+static void case_add(struct list *all, const char *title, const char *network, const char *tier, const char *tenant)
 {
     struct policy_case *c;
     list_each(c, all, link)
-        if (!strcmp(c->network, network) && !strcmp(c->tier ? c->tier : "", tier ? tier : "")) {
+        if (same(c->network, network) && same(c->tier, tier) && same(c->tenant, tenant)) {
             c->more++;
             return;
         }
     c = xcalloc(1, sizeof *c);
-    *c = (struct policy_case){.title = xstrdup(title), .network = xstrdup(network), .tier = tier ? xstrdup(tier) : NULL};
+    *c = (struct policy_case){.title = xstrdup(title), .network = xstrdup(network), .tier = tier ? xstrdup(tier) : NULL, .tenant = tenant ? xstrdup(tenant) : NULL};
     list_add_tail(all, &c->link);
 }
 
@@ -327,7 +367,7 @@ static int live_policies(struct cli *x, const char *isolation, struct list *all)
                 continue;
             auto_free char *text = policy_text(json_get(sb, "network"));
             auto_free char *title = xasprintf("sandbox %s", jget_str(sb, "id", ""));
-            case_add(all, title, text, isolation ? isolation : jget_str(json_get(sb, "isolation"), "tier", NULL));
+            case_add(all, title, text, isolation ? isolation : jget_str(json_get(sb, "isolation"), "tier", NULL), jget_str(sb, "tenant", ""));
         }
         const char *next = jget_str(page, "next", NULL);
         free(cursor);
@@ -336,24 +376,39 @@ static int live_policies(struct cli *x, const char *isolation, struct list *all)
     return 0;
 }
 
+/* Under each ceiling as much as can be asked for, whether or not somebody has a sandbox now. */
+static void ceilings(struct json *limits, const char *isolation, struct list *all)
+{
+    struct json *t = json_get(limits, "tenants");
+    for (size_t i = 0; i < json_len(t); i++) {
+        const char *name = jget_str(json_at(t, i), "name", "");
+        auto_free char *title = xasprintf("ceiling of tenant %s", name);
+        if (json_kind(json_get(json_at(t, i), "ceiling")) == JSON_OBJ)
+            case_add(all, title, "{\"mode\":\"open\"}", isolation, name);
+    }
+}
+
 int canary_run(struct cli *x, const char *isolation, bool json)
 {
     static const char *const heads[] = {"", "POLICY", "TRIED", "WANT", "FOUND", NULL};
     struct list all;
     struct policy_case *c;
     list_init(&all);
-    case_add(&all, "mode none", "{\"mode\":\"none\"}", isolation);
-    case_add(&all, "mode allow", "{\"mode\":\"allow\",\"allow\":[\"" KNOWN_NAME "\"]}", isolation);
-    case_add(&all, "mode open", "{\"mode\":\"open\"}", isolation);
-    int rc = live_policies(x, isolation, &all) ? cli_fail(x) : 0;
+    case_add(&all, "mode none", "{\"mode\":\"none\"}", isolation, NULL);
+    case_add(&all, "mode allow", "{\"mode\":\"allow\",\"allow\":[\"" KNOWN_NAME "\"]}", isolation, NULL);
+    case_add(&all, "mode open", "{\"mode\":\"open\"}", isolation, NULL);
     struct result r = {.table = table_new(heads)};
+    if (x->local && api_call(x, "GET", "/v1/tenants", NULL, &r.limits))
+        r.limits = NULL; /* a daemon that cannot tell: then ceilings show as `limited` only */
+    ceilings(r.limits, isolation, &all);
+    int rc = live_policies(x, isolation, &all) ? cli_fail(x) : 0;
     jw_init(&r.w, &r.json);
     jw_arr(&r.w);
     list_each(c, &all, link) {
         if (!rc)
             examine(x, c, &r);
         list_del(&c->link);
-        free(c->title), free(c->network), free(c->tier), free(c);
+        free(c->title), free(c->network), free(c->tier), free(c->tenant), free(c);
     }
     jw_end(&r.w);
     if (rc || json)
@@ -363,5 +418,6 @@ int canary_run(struct cli *x, const char *isolation, bool json)
     if (!rc && json)
         (void)printf("%s\n", r.json.p);
     buf_free(&r.json);
+    json_free(r.limits);
     return rc ? rc : r.failed ? 1 : 0;
 }

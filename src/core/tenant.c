@@ -66,6 +66,7 @@ void tenants_free(struct tenants *t)
     free(t->at);
     *t = (struct tenants){0};
 }
+const struct tenants *core_tenants(const struct core *c) { return &c->tenants; }
 const struct tenant *tenant_find(const struct tenants *t, const char *name)
 {
     const struct tenant *any = NULL;

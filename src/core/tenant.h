@@ -20,6 +20,7 @@ struct tenants { struct tenant *at; size_t n; };
 
 int tenants_parse(const char *text /* NULL: none */, struct tenants *ret, struct err *e);
 void tenants_free(struct tenants *t);
+const struct tenants *core_tenants(const struct core *c); /* in force now; borrowed */
 const struct tenant *tenant_find(const struct tenants *t, const char *name); /* its own entry, else "*", else NULL; none for "" */
 
 /* The setting was changed (SIGHUP): in force for running sandboxes too. A wrong one changes nothing. */

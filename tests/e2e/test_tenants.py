@@ -2,8 +2,10 @@
 import json
 import os
 import signal
+import subprocess
 import time
 
+import daemon
 from hutchtest import *
 from outside import ENV, inside, logged, outside
 
@@ -93,6 +95,48 @@ def stays_with_the_sandbox(t):
     for b in (t.c.box(box.id), copy):
         equal(b.info()["tenant"], "acme")
         until(lambda: inside(b, "R['x'] = [query(n) for n in ('allowed.test', 'other.test')]")["x"] == [[0, [o.ip()]], [3, []]], 20, "its ceiling")
+
+
+@TIERS
+@own_daemon(**{**ENV, "HUTCH_TENANTS": '{"acme": {"ceiling": {"allow": ["allowed.test"]}}, "shut": {"ceiling": {"mode": "none"}}, "free": {"connections": 9}}',
+               "HUTCH_POOL_VM": 0, "HUTCH_POOL_CONTAINER": 0})
+@timeout(200)
+def the_canary_tries_every_ceiling(t):
+    outside().reset()
+    outside().zone["example.com"] = [outside().ip()]
+    acme = t.d.tcp(t.d.new_key("acme")["key"])
+    box = acme.create(isolation=t.tier, network={"allow": ["allowed.test", "other.test"]})
+    mine = t.box(network={"allow": ["other.test"]})
+    t.boxes.append(box)
+    contains(refuses("denied", acme.create, isolation=t.tier, tenant="shut").message, "only the operator")
+    refuses("denied", acme.get, "/v1/tenants")
+    limits = t.c.get("/v1/tenants")
+    equal([(x["name"], x["connections"], x["ceiling"]) for x in limits["tenants"]],
+          [("acme", None, {"allow": ["allowed.test"]}), ("shut", None, {"mode": "none"}), ("free", 9, None)])
+    equal(limits["host"]["ceiling"]["mode"], "open")
+
+    def doctor(**env):
+        p = subprocess.run([daemon.program("hutch"), "doctor", "--network", "--isolation", t.tier, "--json"], env={**t.d.env, "HUTCH_NO_START": "1", **env},
+                           capture_output=True, timeout=150)
+        return p.returncode, json.loads(p.stdout), p.stderr
+
+    def rows_of(rows, policy):
+        return [(r["probe"], r["want"], r["found"]) for r in rows if r["policy"] == policy]
+    rc, rows, err = doctor()
+    equal(([r for r in rows if r["status"] != "ok"], rc), ([], 0), err)
+    equal({r["policy"] for r in rows}, {"mode none", "mode allow", "mode open", "ceiling of tenant acme", "ceiling of tenant shut", f"sandbox {box.id}", f"sandbox {mine.id}"})
+    for policy in ("ceiling of tenant acme", "ceiling of tenant shut"):
+        got = rows_of(rows, policy)
+        contains(got, ("tcp 198.51.100.1 port 80", "denied", "inside: refused; log: deny"))
+        true([g for g in got if g[0].endswith(".com") and g[1:] == ("denied", "inside: refused; log: deny")], got)
+    contains([g[:2] for g in rows_of(rows, "ceiling of tenant acme")], ("name allowed.test", "allowed"))
+    if t.tier == "vm":
+        return  # who may try what does not depend on the tier
+    # With a key: its own tenant's, and the rest says who can.
+    key = t.d.new_key("acme")["key"]
+    rc, rows, err = doctor(HUTCH_API_KEY=key)
+    equal(([r["policy"] for r in rows if r["status"] == "fail"], rc), ([], 0), err)
+    equal({r["policy"] for r in rows if r["status"] == "skip"}, {"ceiling of tenant shut", f"sandbox {mine.id}"})
 
 
 @tiers("vm", "container")

@@ -51,6 +51,8 @@ void put_attachments(struct jw *w, const struct sandbox *sb);
 http_handler sandboxes_fork, sandboxes_restore, snapshots_take, snapshots_list, snapshots_get, snapshots_delete, usage_get;
 void put_snapshot(struct jw *w, const struct snapshot *s);
 struct snapshot *api_snapshot(struct api *a, struct http_stream *s); /* the one in the path; NULL: the answer is out */
+/* tenants.c */
+http_handler tenants_get;
 /* packs.c */
 http_handler packs_export, packs_import, signers_list, signers_put, signers_delete;
 /* templates.c, builds.c */

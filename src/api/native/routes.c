@@ -86,6 +86,7 @@ const struct api_route native_routes[] = {
     {"GET",    "/v1/snapshots/{snapshot}/pack", packs_export, 0, "exportSnapshot", "A snapshot with all it needs elsewhere, as one signed file", NULL, NULL, "200 bytes"},
     {"POST",   "/v1/snapshots/import", packs_import, 0, "importSnapshot", "Make a snapshot of such a file; its signer must be trusted. name: another than the file has", "name:s", "bytes", "201 Snapshot"},
     {"GET",    "/v1/usage", usage_get, 0, "getUsage", "What snapshots and paused sandboxes take on disk, by tenant", NULL, NULL, "200 UsageList"},
+    {"GET",    "/v1/tenants", tenants_get, ROUTE_SOCKET, "getTenants", "What the operator allows all sandboxes together, and each tenant", NULL, NULL, "200 TenantList"},
     {"GET",    "/v1/signers", signers_list, 0, "listSigners", "The key that this home signs with, and the keys whose packs it takes", NULL, NULL, "200 SignerList"},
     {"PUT",    "/v1/signers/{name}", signers_put, ROUTE_SOCKET, "trustSigner", "Take packs that are signed with this key", NULL, "SignerPut", "200 Signer"},
     {"DELETE", "/v1/signers/{name}", signers_delete, ROUTE_SOCKET, "distrustSigner", "Take its packs no more; what came stays", NULL, NULL, "204"},

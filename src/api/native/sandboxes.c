@@ -200,6 +200,19 @@ static int read_volumes(struct json *j, struct volume_mount *at, struct sandbox_
     return 0;
 }
 
+/* A key makes sandboxes for its own tenant; the operator, who needs none, for any. */
+static int read_tenant(struct json *j, struct sandbox_spec *sp, struct err *e)
+{
+    const char *name;
+    if (body_text(j, "tenant", 64, &name, false, e))
+        return -1;
+    if (name && *sp->tenant && strcmp(name, sp->tenant) != 0)
+        return err_set(e, E_DENIED, "tenant: this key makes sandboxes for '%s'; for others only the operator does, over the daemon's socket without a key", sp->tenant);
+    if (name)
+        sp->tenant = name;
+    return 0;
+}
+
 static int read_snapshot(struct api *a, struct json *j, struct sandbox_spec *sp, struct err *e)
 {
     const char *name;
@@ -263,7 +276,7 @@ static void on_create_body(struct http_stream *s, void *arg, const char *p, size
     struct sandbox_spec sp = {.network = &net, .tenant = gate_tenant(api_core(a), s)};
     struct volume_mount volumes[VOLUMES_PER_SANDBOX] = {0};
     auto_json j = body_parse(p, n, "SandboxCreate", &e);
-    if (!j || read_spec(a, j, &sp, &net, &e) || read_volumes(j, volumes, &sp, &e) || read_snapshot(a, j, &sp, &e)) {
+    if (!j || read_spec(a, j, &sp, &net, &e) || read_tenant(j, &sp, &e) || read_volumes(j, volumes, &sp, &e) || read_snapshot(a, j, &sp, &e)) {
         problem_about(s, &e, e.code == E_NOT_FOUND ? ABOUT_SNAPSHOT : ABOUT_REQUEST);
     } else {
         struct req *r = req_new(a, s, sizeof *r, NULL);

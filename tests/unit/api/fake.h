@@ -21,6 +21,7 @@
 #include "core/signer.h"
 #include "core/snapshot.h"
 #include "core/template.h"
+#include "core/tenant.h"
 #include "core/usage.h"
 #include "core/volume.h"
 #include "core/tunnel.h"
@@ -51,7 +52,7 @@ static struct fake {
     size_t room, consumed;
     struct { exec_cb *cb; void *arg; int signo; bool group; char who[64]; unsigned cols, rows; } unary;
     struct buf pieces; /* "61440,38560,close," */
-    struct { sandbox_cb *cb; void *arg; struct sandbox_spec spec; struct buf name, metadata; } create, kill;
+    struct { sandbox_cb *cb; void *arg; struct sandbox_spec spec; struct buf name, metadata, tenant; } create, kill;
     unsigned sandbox_kills, wakes;
     struct pause_spec pause;
     struct resume_spec resume;
@@ -159,6 +160,7 @@ int sandbox_create(struct core *c, const struct sandbox_spec *spec, sandbox_cb *
     F.create.cb = done, F.create.arg = arg, F.create.spec = *spec;
     fake_set(&F.network.text, spec->network ? spec->network->text : NULL);
     fake_set(&F.create.name, spec->name);
+    fake_set(&F.create.tenant, spec->tenant);
     fake_set(&F.create.metadata, spec->metadata.n ? spec->metadata.at[0].v : NULL);
     return 0;
 }
@@ -531,6 +533,14 @@ void usage_each(struct core *c, void (*fn)(void *, const struct usage *), void *
     (void)c;
     fn(arg, &(struct usage){.tenant = "", .snapshots = 1, .snapshot_bytes = 10});
     fn(arg, &(struct usage){.tenant = "acme", .snapshots = 2, .snapshot_bytes = 20, .paused = 1, .paused_bytes = 5, .limit_bytes = 100});
+}
+const struct tenants *core_tenants(const struct core *c)
+{
+    static char name[] = "acme", ceiling[] = "{\"mode\":\"open\"}";
+    static struct tenant one = {.name = name, .ceiling = ceiling, .limits = {.connections = 7}};
+    static const struct tenants all = {&one, 1};
+    (void)c;
+    return &all;
 }
 const char *sandbox_base(const struct sandbox *sb) { return kv_get(&sb->options, "snapshot.base"); }
 void fork_undo(struct core *c, const struct fork_child *child, unsigned n) { (void)c, (void)child, (void)n; }

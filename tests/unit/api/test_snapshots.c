@@ -201,6 +201,19 @@ TEST(api, what_is_held_is_shown_by_tenant)
     fx_free(x);
 }
 
+TEST(api, what_the_operator_allows_is_shown_to_the_operator)
+{
+    struct fx *x = fx_new();
+    fx_ask(x, "GET", "/v1/tenants", NULL);
+    HAS(x, "{\"name\":\"acme\",\"connections\":7,\"bytes_per_second\":null,\"bytes_per_day\":null,\"held_bytes\":null,\"ceiling\":{\"mode\":\"open\"}}");
+    fx_begin(x, "POST", "/v1/sandboxes", "{\"tenant\":\"acme\"}");
+    fx_turn(x, 5);
+    CHECK_STR(F.create.tenant.p, "acme");
+    F.create.cb(F.create.arg, &x->core.sb, NULL);
+    fx_until(x, "HTTP/1.1 201");
+    fx_free(x);
+}
+
 TEST(api, signers_are_shown)
 {
     struct fx *x = fx_new();
