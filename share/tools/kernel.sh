@@ -93,7 +93,7 @@ start=$(((sects + 1) * 512 + $(le32 584)))
 length=$(le32 588)
 [ "$length" -gt 4096 ] || die "vmlinuz names no payload"
 # All but gzip append the 4-byte unpacked size.
-payload() { tail -c +$((start + 1)) "$bz" | head -c $((length - $1)); }
+payload() { dd if="$bz" bs=1M iflag=skip_bytes,count_bytes skip="$start" count=$((length - $1)) status=none; }
 need() { command -v "$1" >/dev/null 2>&1 || die "this kernel is packed with $1; install the package $2"; }
 magic=$(od -An -tx1 -j "$start" -N 6 "$bz" | tr -d ' \n')
 case $magic in

@@ -137,13 +137,25 @@ static int prepare_dirs(const struct config *cfg, struct err *e)
     return 0;
 }
 
-static int drop_root(const struct config *cfg, struct err *e)
+/* A folder opened before root was given up stays in reach, whatever its parents say: a clone in /root works. */
+static void keep_in_reach(char *path, size_t n, int fd)
+{
+    if (fd >= 0 && access(path, X_OK))
+        (void)snprintf(path, n, "/proc/self/fd/%d", fd); /* open as long as we live */
+    else if (fd >= 0)
+        (void)close(fd);
+}
+
+static int drop_root(struct config *cfg, struct err *e)
 {
     if (geteuid() || !cfg->uid)
         return 0;
     gid_t gid = (gid_t)cfg->uid;
+    int bin = open(cfg->bin, O_PATH | O_DIRECTORY | O_CLOEXEC), share = open(cfg->share, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (setgroups(0, NULL) || setresgid(gid, gid, gid) || setresuid(cfg->uid, cfg->uid, cfg->uid))
         return err_sys(e, errno, "giving up root");
+    keep_in_reach(cfg->bin, sizeof cfg->bin, bin);
+    keep_in_reach(cfg->share, sizeof cfg->share, share);
     if (access(cfg->home, W_OK | X_OK))
         return err_set(e, E_DENIED, "uid %u cannot reach %s: make its parent folders searchable, or set HUTCH_UID", (unsigned)cfg->uid, cfg->home);
     (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);

@@ -433,8 +433,11 @@ static void on_pack_line(void *arg, char *line)
         err_set(&b->err, err_from_name(code), "%.200s", line + at);
     } else if (!strncmp(line, "config ", 7)) {
         take_config(b, line + 7);
+    } else if (sscanf(line, "skipped %llu %llu", &files, &bytes) == 2) {
+        (void)snprintf(text, sizeof text, "not taken over: %llu devices, pipes and sockets, %llu attributes", files, bytes);
+        build_log(b, text);
     } else {
-        build_log(b, line);
+        build_log(b, !strncmp(line, "step ", 5) ? line + 5 : line);
     }
 }
 

@@ -5,12 +5,14 @@
 #include "base/fd.h"
 #include "core/core.h"
 #include <fcntl.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <sys/vfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 struct report { struct doctor_check *at; size_t n, max; };
@@ -86,17 +88,29 @@ static void check_fs(struct report *r, const char *name, const char *lost)
         advise(add(r, name, "warn", "not in the running kernel (may be a module that is not loaded)"), lost, "modprobe it, or use a kernel that has it");
 }
 
-static bool namespaces_allowed(void)
+static void check_namespaces(struct report *r)
 {
     static const char *const kinds[] = {"user", "mnt", "net", "pid", "ipc", "uts"};
     char path[64];
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         (void)snprintf(path, sizeof path, "/proc/sys/user/max_%s_namespaces", kinds[i]);
         auto_free char *v = fd_slurp_at(AT_FDCWD, path, 64, NULL);
-        if (!v || atol(v) <= 0)
-            return false;
+        if (!v || atol(v) <= 0) {
+            advise(add(r, "namespaces", "fail", "%s is %s", path, v ? "0" : "absent"), "both tiers: nothing can be jailed",
+                   "set the sysctls user.max_*_namespaces above 0");
+            return;
+        }
     }
-    return true;
+    /* One trial: a chroot forbids user namespaces whatever the settings say. */
+    int status = 0;
+    pid_t pid = fork();
+    if (!pid)
+        _exit(unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS) ? 1 : 0);
+    if (pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        add(r, "namespaces", "ok", "user, mount, network, pid, ipc and uts namespaces can be made");
+    else /* as root this is how it will be; without, the settings for others may be stricter than what hutch-spawn needs */
+        advise(add(r, "namespaces", geteuid() ? "warn" : "fail", "the settings allow them, a trial failed"), "perhaps both tiers: nothing can be jailed",
+               "do not run inside a chroot; look at the sysctl kernel.unprivileged_userns_clone; `hutchd --doctor` as root tells for sure");
 }
 
 static void check_disk(struct report *r, const struct config *cfg)
@@ -149,11 +163,7 @@ size_t doctor_run(const struct config *cfg, struct doctor_check *ret, size_t max
     check_cgroup(&r);
     check_fs(&r, "overlay", "the container tier");
     check_fs(&r, "ext4", "template images cannot be mounted: the container tier");
-    if (namespaces_allowed())
-        add(&r, "namespaces", "ok", "user, mount, network, pid, ipc and uts namespaces are allowed");
-    else
-        advise(add(&r, "namespaces", "fail", "the kernel refused"), "both tiers: nothing can be jailed",
-               "set the sysctls user.max_*_namespaces above 0");
+    check_namespaces(&r);
     check_program(&r, "mkfs.ext4", "/sbin/mkfs.ext4", true, "disks of containers and templates", "apt-get install e2fsprogs");
     check_program(&r, "mmdebstrap", "/usr/bin/mmdebstrap", false, "building the base template", "apt-get install mmdebstrap");
     check_program(&r, "runsc", "/usr/bin/runsc", false, "the gvisor tier (optional)", "install gVisor's runsc if you want that tier");

@@ -1,6 +1,7 @@
 """The command line: statuses, streams, files in and out."""
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -248,6 +249,25 @@ def up_and_down(t):
     equal(out.returncode, 0, out.stderr)
     t.note(f"started on demand in {time.monotonic() - t0:.1f} s")
     equal(json.loads(out.stdout), [])
+
+
+@tiers("vm", "container")
+@own_daemon()
+@timeout(90)
+def programs_in_a_closed_folder_work(t):
+    """As in a clone under /root: the uid that hutchd drops to may not walk there."""
+    pid = t.d.pid
+    t.d.census.mine()
+    ok(t, "down")
+    t.d.wait_gone(pid)
+    with tempfile.TemporaryDirectory() as closed:  # 0700, root's
+        shutil.copytree(_daemon.BUILD, os.path.join(closed, "build"), ignore=lambda d, names: [n for n in names if not n.startswith("hutch")])
+        shutil.copytree(os.path.join(_daemon.REPO, "share"), os.path.join(closed, "share"))
+        t.d.bin = os.path.join(closed, "build")
+        t.d.start(settle=False)
+        box = t.box()
+        equal(box.ok(["echo", "hi"]), "hi\n")
+        contains(ok(t, "eval", "--in", box.id, "6 * 7"), "42")  # its kernel comes from share/
 
 
 @tiers("container")

@@ -21,9 +21,10 @@ from client import Client, Deadline, Late, until
 
 REPO = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
 BUILD = os.path.realpath(os.environ.get("HUTCH_BUILD", os.path.join(REPO, "build")))
-SEED = os.path.realpath(os.environ.get("HUTCH_TEST_HOME", os.path.join(REPO, ".cache", "home")))
+CACHE = subprocess.run([os.path.join(REPO, "tools", "test-home")], capture_output=True, check=True, text=True).stdout.strip()
+SEED = os.path.realpath(os.environ.get("HUTCH_TEST_HOME", os.path.join(CACHE, "home")))
 # Homes must lie on the seed's file system (hard links); sockets need a short path.
-SCRATCH = os.environ.get("HUTCH_TEST_TMP", os.path.join(REPO, ".cache", "t"))
+SCRATCH = os.environ.get("HUTCH_TEST_TMP", os.path.join(CACHE, "t"))
 
 # With sanitizers (tools/run-asan): where they report, and with which exit status. Programs that get no environment of
 # ours (hutch-egress) report to their own log.
@@ -111,6 +112,7 @@ class Daemon:
             common = f"log_path={self.reports}/r:exitcode=99"
             self.env.update(ASAN_OPTIONS=common + ":quarantine_size_mb=16:detect_stack_use_after_return=1", UBSAN_OPTIONS=common + ":print_stacktrace=1")
         self.proc = None
+        self.bin = BUILD
         self.census = _census.Census(self.home, self.run)
         self.baseline, self.base_places = None, {}
         self.starts = 0
@@ -134,7 +136,7 @@ class Daemon:
         log = open(self.log_path, "ab")
         log.write(b"--- start %d ---\n" % self.starts)
         log.flush()
-        self.proc = subprocess.Popen([program("hutchd")], env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+        self.proc = subprocess.Popen([os.path.join(self.bin, "hutchd")], env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                      cwd="/", start_new_session=True)
         log.close()
         end = Deadline(seconds)
