@@ -426,16 +426,17 @@ static int find_base(struct api *a, struct json *j, struct e2b_found *f, struct 
     return 0;
 }
 
-/* Same base, same steps, same files: same template. */
+/* Same base, same steps, same files: same template, the newest if one was told to build anew. */
 static const struct e2b_build *same_build(struct e2b *x, const char *key)
 {
     struct e2b_template *t;
     struct e2b_build *b;
+    const struct e2b_build *same = NULL;
     list_each(t, &x->templates, link)
         list_each(b, &t->builds, link)
-            if (b->state == BUILD_READY && !strcmp(b->key, key) && template_find(api_core(x->api), b->core_id, NULL))
-                return b;
-    return NULL;
+            if (b->state == BUILD_READY && !strcmp(b->key, key) && (!same || b->created_ns > same->created_ns) && template_find(api_core(x->api), b->core_id, NULL))
+                same = b;
+    return same;
 }
 
 static void core_name(struct e2b_build *b)
