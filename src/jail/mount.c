@@ -1,10 +1,13 @@
 #include "jail/mount.h"
 #include "base/cleanup.h"
+#include "base/copy.h"
 #include "jail/loopdev.h"
 #include "jail/privs.h"
 #include "jail/sys.h"
+#include <linux/fs.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
@@ -41,12 +44,20 @@ int mount_fs(const char *type, const char *const *options, uint64_t attr, struct
     return m < 0 ? fs_err(e, fs, type) : m;
 }
 
-static int mount_ext4(int image, bool read_only, const char *const *options, uint64_t attr, const char *scratch, struct err *e)
+/* from: what the image is a copy of, -1: it is whole. Copied after it was attached: attaching syncs a file (Linux 6.15), and what
+ * was not in it by then stays in memory, where most layers end their lives without ever having been on a disk. Whoever read the
+ * empty device meanwhile (udev does) has left nothing behind: what it read is forgotten before the mount reads. */
+static int mount_ext4(int image, int from, bool read_only, const char *const *options, uint64_t attr, const char *scratch, struct err *e)
 {
     char dev[256];
+    struct stat st;
+    if (from >= 0 && (fstat(from, &st) < 0 || ftruncate(image, st.st_size) < 0))
+        return err_sys(e, errno, "size of the copy");
     auto_fd loop = loopdev_attach(image, read_only, scratch, dev, sizeof dev, e);
-    if (loop < 0)
+    if (loop < 0 || (from >= 0 && copy_sparse(from, image, e)))
         return -1;
+    if (from >= 0 && ioctl(loop, BLKFLSBUF, 0) < 0)
+        return err_sys(e, errno, "loop device");
     auto_fd fs = sys_fsopen("ext4");
     if (fs < 0)
         return err_sys(e, errno, "fsopen ext4");
@@ -61,19 +72,22 @@ static int mount_ext4(int image, bool read_only, const char *const *options, uin
     return m < 0 ? fs_err(e, fs, "ext4 image") : m;
 }
 
+/* noinit_itable: no kernel thread zeroing inode tables of every new box; nobarrier: a box's layer is not promised to survive
+ * a crash of the host, its snapshots are synced by whoever takes them. */
+static const char *const layer[] = {"noinit_itable", NULL, "nobarrier", NULL, "nodiscard", NULL, NULL};
+
 int mount_image(int image, bool read_only, const char *scratch, struct err *e)
 {
-    /* noinit_itable: no kernel thread zeroing inode tables of every new box; nobarrier: a box's layer is not
-     * promised to survive a crash of the host, its snapshots are synced by whoever takes them. */
-    static const char *const rw[] = {"noinit_itable", NULL, "nobarrier", NULL, "nodiscard", NULL, NULL};
     static const char *const ro[] = {"ro", NULL, NULL};
-    return mount_ext4(image, read_only, read_only ? ro : rw, MATTR_NODEV | (read_only ? MATTR_RDONLY : 0), scratch, e);
+    return mount_ext4(image, -1, read_only, read_only ? ro : layer, MATTR_NODEV | (read_only ? MATTR_RDONLY : 0), scratch, e);
 }
+
+int mount_image_copy(int image, int from, const char *scratch, struct err *e) { return mount_ext4(image, from, false, layer, MATTR_NODEV, scratch, e); }
 
 int mount_volume(int image, const char *scratch, struct err *e)
 {
     static const char *const o[] = {"noinit_itable", NULL, "discard", NULL, "errors", "remount-ro", NULL};
-    return mount_ext4(image, false, o, MATTR_NODEV | MATTR_NOSUID, scratch, e);
+    return mount_ext4(image, -1, false, o, MATTR_NODEV | MATTR_NOSUID, scratch, e);
 }
 
 int mount_tmpfs(const char *size, const char *mode, struct err *e)

@@ -12,6 +12,7 @@
 
 /* ---- parent ---- */
 int mount_image(int image, bool read_only, const char *scratch, struct err *e) __attribute__((warn_unused_result)); /* ext4 on a loop device -> detached mount */
+int mount_image_copy(int image, int from, const char *scratch, struct err *e) __attribute__((warn_unused_result)); /* likewise, of an empty file that becomes a copy of `from` */
 /* The same for a volume: write barriers on (an fsync inside is a promise), freed blocks given back to the host's file
  * system, read-only after the first sign of damage. The image's lock (disk_volume) stays with the loop device. */
 int mount_volume(int image, const char *scratch, struct err *e) __attribute__((warn_unused_result));

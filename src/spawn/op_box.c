@@ -36,10 +36,11 @@ static void make_boot_id(char out[40])
     (void)snprintf(out, 40, "%.8s-%.4s-%.4s-%.4s-%.12s\n", h, h + 8, h + 12, h + 16, h + 20);
 }
 
-/* The root, whose layers carry the ids of the child's user namespace -> owned */
-static int make_root(struct box *b, int userns, int lower_tree, struct err *e)
+/* The root, whose layers carry the ids of the child's user namespace -> owned. Letting go of the lower one's mount waits for all
+ * processors (RCU), so the caller does it when nobody waits for it. */
+static int make_root(struct box *b, int userns, int template, int *ret_lower, struct err *e)
 {
-    auto_fd lower = mount_clone(lower_tree, "", false, e);
+    int lower = *ret_lower = mount_clone(template, "", false, e);
     if (lower < 0 || mount_idmap(lower, userns, e) || mount_idmap(b->upper, userns, e))
         return -1;
     return mount_overlay(lower, b->upper, box_uid(b), box_uid(b), e);
@@ -47,12 +48,12 @@ static int make_root(struct box *b, int userns, int lower_tree, struct err *e)
 
 static int start(struct server *s, struct box *b, const struct sp_box *q, struct err *e)
 {
-    int lower = disk_template(s, q->template_id, e);
-    if (lower < 0)
+    int template = disk_template(s, q->template_id, e);
+    if (template < 0)
         return -1;
     int agent = server_program(s, "hutch-agent", &s->agent, s->agent_id, e);
     struct jailed child;
-    auto_fd userns = -1, inner = -1, err_end = -1;
+    auto_fd userns = -1, inner = -1, err_end = -1, lower = -1;
     if (agent < 0 || ready_take(b, &child, &userns, e))
         return -1;
     b->limit = (struct cgroup_limit){(uint64_t)q->limit.memory_mib << 20, q->limit.cpu_millis, q->limit.pids_max, false};
@@ -62,7 +63,7 @@ static int start(struct server *s, struct box *b, const struct sp_box *q, struct
     b->upper = disk_upper(s, b->id, q->disk_mib, q->inodes, e);
     if (b->upper < 0 || box_channel(&b->chan, &inner, e) || box_log_pipe(b, box_uid(b), &err_end, e))
         return -1;
-    auto_fd root = make_root(b, userns, lower, e);
+    auto_fd root = make_root(b, userns, template, &lower, e);
     int join[CG_TREES], njoin = root < 0 ? -1 : cgroup_join_fds(&b->cg, join, e);
     if (njoin < 0)
         return -1;

@@ -203,7 +203,7 @@ int workers_start(struct server *s, struct err *e) __attribute__((warn_unused_re
 int workers_watch(struct server *s);
 void workers_end(struct server *s);
 bool worker_make(struct server *s, uint64_t serial, uint32_t mib, uint32_t inodes); /* false: do it yourself */
-bool worker_remove(struct server *s, const char *id, int layer, int mntns /* -1, or the mounts that the worker lets go of last */);
+bool worker_remove(struct server *s, const char *id, int *layer, int *mntns); /* -1, or the mounts that the worker lets go of last: then closed here */
 bool worker_volume(struct server *s, const char *id, uint32_t mib /* 0: delete */, uint32_t inodes, int slot);
 bool worker_sync(struct server *s, const char *id);
 

@@ -202,7 +202,7 @@ static void remove_files(struct box *b)
     bool files = (b->kind == SP_KIND_BOX || b->kind == SP_KIND_VM) && !b->keep_files;
     if (b->files_leaving)
         return;
-    bool leaving = files && worker_remove(b->srv, b->id, b->upper, b->mntns);
+    bool leaving = files && worker_remove(b->srv, b->id, &b->upper, &b->mntns);
     close_fd(&b->mntns);
     close_fd(&b->upper);
     if (b->keep_files && b->kind == SP_KIND_BOX && !b->synced) { /* what a paused container left must survive a power cut */

@@ -5,7 +5,6 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/copy.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "jail/mount.h"
@@ -169,11 +168,7 @@ static int upper_make(struct server *s, int dir, const char *name, uint32_t mib,
     auto_fd to = openat(dir, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (to < 0)
         return err_sys(e, errno, "disk");
-    if (copy_sparse(from, to, e)) {
-        (void)unlinkat(dir, name, 0);
-        return -1;
-    }
-    int m = mount_image(to, false, s->scratch, e);
+    int m = mount_image_copy(to, from, s->scratch, e);
     if (m < 0)
         (void)unlinkat(dir, name, 0);
     return m;
@@ -279,8 +274,10 @@ int disk_ready_make(struct server *s, uint64_t serial, uint32_t mib, uint32_t in
     char name[32];
     ready_name(serial, name);
     int mnt = upper_make(s, s->fs_fd, name, mib, inodes, e);
-    if (mnt >= 0 && !mkdirat(mnt, "work/first", 0700)) /* its bitmaps are read now, not when a start waits for them */
+    if (mnt >= 0 && !mkdirat(mnt, "work/first", 0700)) { /* its bitmaps are read now, not when a start waits for them … */
         (void)unlinkat(mnt, "work/first", AT_REMOVEDIR);
+        (void)unlinkat(mnt, "upper/first", 0); /* … and so is the directory everything is looked for in */
+    }
     return mnt;
 }
 

@@ -7,7 +7,8 @@
  *
  * Messages: struct job to it, struct done back, with the mount beside it; a
  * removed box's layer and mount namespace go the other way, since the last one
- * to let go of them takes their mounts down. */
+ * to let go of them takes their mounts down. That must not be us: they are sent
+ * first (JOB_HOLD), we let go, and only then it hears that it may (JOB_REMOVE). */
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -20,7 +21,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-enum { JOB_MAKE = 1, JOB_REMOVE, JOB_VOLUME, JOB_SYNC };
+enum { JOB_MAKE = 1, JOB_HOLD, JOB_REMOVE, JOB_VOLUME, JOB_SYNC };
 struct job { uint32_t op, mib, inodes, slot; uint64_t serial; char id[SP_ID]; };
 struct done { struct job job; int32_t rc; struct err err; };
 
@@ -28,12 +29,18 @@ static void work(struct server *s, int sock) __attribute__((noreturn));
 static void work(struct server *s, int sock)
 {
     struct done d;
+    int held[2], n = 0;
     for (;;) {
         memset(&d, 0, sizeof d);
         auto_fd mnt = -1;
-        int held[2] = {-1, -1}, n = 2;
-        if (fd_recv(sock, &d.job, sizeof d.job, held, &n, 0) != (ssize_t)sizeof d.job)
+        int got[2], ngot = 2;
+        if (fd_recv(sock, &d.job, sizeof d.job, got, &ngot, 0) != (ssize_t)sizeof d.job)
             _exit(0);
+        if (d.job.op == JOB_HOLD) {
+            memcpy(held, got, sizeof held);
+            n = ngot;
+            continue;
+        }
         if (d.job.op == JOB_MAKE)
             d.rc = (mnt = disk_ready_make(s, d.job.serial, d.job.mib, d.job.inodes, &d.err)) < 0 ? -1 : 0;
         else if (d.job.op == JOB_VOLUME)
@@ -41,8 +48,8 @@ static void work(struct server *s, int sock)
         else if (d.job.op == JOB_SYNC)
             d.rc = disk_upper_sync(s, d.job.id);
         else {
-            for (int i = n; i--;) /* the namespace before the layer under it */
-                (void)close(held[i]);
+            while (n) /* the namespace before the layer under it */
+                (void)close(held[--n]);
             d.rc = box_remove_dir(s, d.job.id);
         }
         if (fd_send(sock, &d, sizeof d, &mnt, mnt >= 0, 0) < 0)
@@ -64,16 +71,16 @@ static void lose(struct server *s, struct worker *k)
     volume_worker_lost(s);
 }
 
-static void on_worker(struct server *s, struct watch *w)
+static bool word(struct server *s, struct watch *w)
 {
     struct done d;
     int fd = -1, n = 1;
     ssize_t r = fd_recv(w->fd, &d, sizeof d, &fd, &n, MSG_DONTWAIT);
     if (r < 0 && errno == EAGAIN)
-        return;
+        return false;
     if (r != (ssize_t)sizeof d) {
         lose(s, w->arg);
-        return;
+        return false;
     }
     if (d.job.op == JOB_MAKE)
         disk_ready_done(s, d.job.serial, d.job.mib, d.job.inodes, n ? fd : -1, &d.err);
@@ -81,6 +88,14 @@ static void on_worker(struct server *s, struct watch *w)
         volume_wait_done(s, (int)d.job.slot, d.rc, &d.err);
     else
         box_files_removed(s, d.job.id);
+    return true;
+}
+
+/* All that is there: neither side may ever wait for the other to read. */
+static void on_worker(struct server *s, struct watch *w)
+{
+    while (w->fn && word(s, w))
+        ;
 }
 
 static int start(struct server *s, struct worker *k, struct err *e)
@@ -137,24 +152,29 @@ bool worker_make(struct server *s, uint64_t serial, uint32_t mib, uint32_t inode
     return s->maker.sock >= 0 && fd_send(s->maker.sock, &j, sizeof j, NULL, 0, MSG_DONTWAIT) > 0;
 }
 
-static bool by_id(struct server *s, uint32_t op, const char *id, const int *fds, int nfds)
+static bool by_id(struct server *s, uint32_t op, const char *id, const int *fds, int nfds, int flags)
 {
     struct job j = {.op = op};
     memcpy(j.id, id, SP_ID);
-    return s->worker.sock >= 0 && fd_send(s->worker.sock, &j, sizeof j, fds, nfds, MSG_DONTWAIT) > 0;
+    return s->worker.sock >= 0 && fd_send(s->worker.sock, &j, sizeof j, fds, nfds, flags) > 0;
 }
 
-bool worker_remove(struct server *s, const char *id, int layer, int mntns)
+bool worker_remove(struct server *s, const char *id, int *layer, int *mntns)
 {
     int fds[2], n = 0;
-    if (layer >= 0)
-        fds[n++] = layer;
-    if (mntns >= 0)
-        fds[n++] = mntns;
-    return by_id(s, JOB_REMOVE, id, fds, n);
+    if (*layer >= 0)
+        fds[n++] = *layer;
+    if (*mntns >= 0)
+        fds[n++] = *mntns;
+    if (n && !by_id(s, JOB_HOLD, id, fds, n, MSG_DONTWAIT))
+        return false;
+    while (n)
+        (void)close(fds[--n]);
+    *layer = *mntns = -1;
+    return by_id(s, JOB_REMOVE, id, NULL, 0, 0); /* it takes what is queued meanwhile */
 }
 
-bool worker_sync(struct server *s, const char *id) { return by_id(s, JOB_SYNC, id, NULL, 0); }
+bool worker_sync(struct server *s, const char *id) { return by_id(s, JOB_SYNC, id, NULL, 0, MSG_DONTWAIT); }
 
 bool worker_volume(struct server *s, const char *id, uint32_t mib, uint32_t inodes, int slot)
 {
