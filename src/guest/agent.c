@@ -122,7 +122,6 @@ static void harden(struct agent *a)
 int agent_init(struct agent *a, const struct agent_opts *o, struct err *e)
 {
     sigset_t set;
-    memset(a, 0, sizeof *a);
     a->vm = o->vm;
     a->role = o->role ? o->role : ROLE_INIT;
     a->users.none = a->role == ROLE_KEEPER;
@@ -205,7 +204,7 @@ void agent_fini(struct agent *a)
 int agent_run(const struct agent_opts *o)
 {
     struct err e = {0};
-    struct agent *a = xcalloc(1, sizeof *a);
+    struct agent *a = xcalloc(1, sizeof *a); /* half a megabyte of buffers: not a page of it is there before it is used */
     if (agent_init(a, o, &e)) {
         sys_console("hutch-agent: %s\n", e.msg);
         return 1;

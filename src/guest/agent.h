@@ -69,7 +69,7 @@ struct agent_opts {
 };
 /* Serves the channel until shutdown or loss of the channel; returns what PID 1 should exit with. */
 int agent_run(const struct agent_opts *o);
-/* In steps, for tests and fuzzers. */
+/* In steps, for tests and fuzzers; a: all zeros. */
 int agent_init(struct agent *a, const struct agent_opts *o, struct err *e);
 bool agent_turn(struct agent *a, bool wait); /* one loop turn; false: over */
 void agent_fini(struct agent *a);
