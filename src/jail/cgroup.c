@@ -178,28 +178,50 @@ static int make_dir(int parent, const char *name, int *ret, struct err *e)
     return 0;
 }
 
-int cgroup_begin(const struct cgroup_host *h, const char *v2_name, struct cgroup *ret, struct err *e)
+int cgroup_begin(const struct cgroup_host *h, const char *name, struct cgroup *ret, struct err *e)
 {
     struct cgroup g = CGROUP_NONE;
-    if (strlen(v2_name) >= sizeof g.v2_name)
+    if (strlen(name) >= sizeof g.name)
         return err_set(e, E_INVALID, "cgroup name too long");
-    memcpy(g.v2_name, v2_name, strlen(v2_name) + 1);
+    memcpy(g.name, name, strlen(name) + 1);
+    memcpy(g.v2_name, name, strlen(name) + 1);
     g.live = true;
-    int rc = make_dir(h->v2, v2_name, &g.v2, e);
+    int rc = make_dir(h->v2, name, &g.v2, e);
+    for (int i = 0; i < CG_TREES && !rc; i++)
+        rc = make_dir(h->tree[i], name, &g.tree[i], e);
     if (rc)
         (void)cgroup_remove(h, &g);
     *ret = g;
     return rc;
 }
 
+/* An empty one of that name was left behind by a box that could not be removed in time. */
+static int rename_one(int dir, const char *from, const char *to)
+{
+    return !renameat(dir, from, dir, to) || (errno == EEXIST && !unlinkat(dir, to, AT_REMOVEDIR) && !renameat(dir, from, dir, to)) ? 0 : -1;
+}
+
+/* v1 alone can: a cgroup2 keeps the name it was made with. */
+static int rename_all(const struct cgroup_host *h, const char *name, struct cgroup *g, struct err *e)
+{
+    int done = 0;
+    for (; done < CG_TREES; done++)
+        if (g->tree[done] >= 0 && rename_one(h->tree[done], g->name, name) < 0)
+            break;
+    if (done == CG_TREES) {
+        memcpy(g->name, name, strlen(name) + 1);
+        return 0;
+    }
+    int sys = errno;
+    while (done--) /* all have one name, or nobody could remove them */
+        if (g->tree[done] >= 0)
+            (void)renameat(h->tree[done], name, h->tree[done], g->name);
+    return err_sys(e, sys, "cgroup %s", name);
+}
+
 int cgroup_finish(const struct cgroup_host *h, const char *name, const struct cgroup_limit *l, struct cgroup *g, struct err *e)
 {
-    if (strlen(name) >= sizeof g->name)
-        return err_set(e, E_INVALID, "cgroup name too long");
-    memcpy(g->name, name, strlen(name) + 1);
-    int rc = 0;
-    for (int i = 0; i < CG_TREES && !rc; i++)
-        rc = make_dir(h->tree[i], name, &g->tree[i], e);
+    int rc = strlen(name) >= sizeof g->name ? err_set(e, E_INVALID, "cgroup name too long") : strcmp(name, g->name) ? rename_all(h, name, g, e) : 0;
     if (rc || (h->version == 1 ? cg1_limit(g, l, true, e) : cg2_limit(g, l, e))) {
         (void)cgroup_remove(h, g);
         return -1;

@@ -47,8 +47,8 @@ void cgroup_host_close(struct cgroup_host *h, bool remove);
 
 int cgroup_make(const struct cgroup_host *h, const char *name, const struct cgroup_limit *l, struct cgroup *ret, struct err *e)
     __attribute__((warn_unused_result));
-/* In two parts, for a process that is born (in cgroup2, if there is one) before its name and limits are known. */
-int cgroup_begin(const struct cgroup_host *h, const char *v2_name, struct cgroup *ret, struct err *e) __attribute__((warn_unused_result));
+/* In two parts, for a process that is born (in cgroup2, if there is one) and joins before its name and limits are known. */
+int cgroup_begin(const struct cgroup_host *h, const char *name, struct cgroup *ret, struct err *e) __attribute__((warn_unused_result));
 int cgroup_finish(const struct cgroup_host *h, const char *name, const struct cgroup_limit *l, struct cgroup *g, struct err *e)
     __attribute__((warn_unused_result)); /* a failure removes what can be removed */
 int cgroup_join_fds(const struct cgroup *g, int fd[CG_TREES], struct err *e) __attribute__((warn_unused_result)); /* -> count; for the child to write "0" to, then close */

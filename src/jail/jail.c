@@ -117,16 +117,14 @@ static int lift(int *fd, struct err *e)
 
 static int s_wait_box(struct jail *j, struct err *e)
 {
-    int fds[JAIL_BOX_FDS + CG_TREES], n = JAIL_BOX_FDS + CG_TREES;
-    if (fd_recv(j->sync, &j->box, sizeof j->box, fds, &n, 0) != (ssize_t)sizeof j->box || n < JAIL_BOX_FDS)
+    int fds[JAIL_BOX_FDS], n = JAIL_BOX_FDS;
+    if (fd_recv(j->sync, &j->box, sizeof j->box, fds, &n, 0) != (ssize_t)sizeof j->box || n != JAIL_BOX_FDS)
         return err_set(e, E_INTERNAL, "the parent gave up");
     j->root = fds[JAIL_BOX_ROOT];
     j->exec_fd = fds[JAIL_BOX_EXEC];
     j->place[0].from = fds[JAIL_BOX_STDERR], j->place[0].to = 2;
     j->place[1].from = fds[JAIL_BOX_CHANNEL], j->place[1].to = JAIL_CHANNEL_FD;
     j->nplace = 2;
-    for (j->njoin = 0; JAIL_BOX_FDS + j->njoin < n; j->njoin++)
-        j->join[j->njoin] = fds[JAIL_BOX_FDS + j->njoin];
     return lift(&j->sync, e) || lift(&j->exec_fd, e) || lift(&j->place[0].from, e) || lift(&j->place[1].from, e) ? -1 : 0;
 }
 
@@ -336,6 +334,8 @@ static const struct step steps[] = {
 static const struct step box_steps[] = {
     {"close descriptors", s_close_fds},
     {"session", s_session},
+    {"join cgroups", s_cgroup_join},
+    {"cgroup namespace", s_cgroup_ns},
     {"wait for ids", s_wait_ids},
     {"proc", s_make_proc},
     {"sys", s_make_sys},
@@ -348,8 +348,6 @@ static const struct step box_steps[] = {
     {"limits", s_limits},
     {"bounding set", s_bounding},
     {"wait for its box", s_wait_box},
-    {"join cgroups", s_cgroup_join},
-    {"cgroup namespace", s_cgroup_ns},
     {"host name", s_hostname},
     {"new root", s_new_root},
     {"temporary file systems", s_make_tmp},
@@ -386,7 +384,7 @@ int jail_spawn(struct jail *j, struct jailed *ret, struct err *e)
         return err_sys(e, errno, "jail: socketpair");
     j->sync = sv[1];
     j->root = j->dev = j->out = j->tools = j->proc = j->sys = j->pts = j->at = -1;
-    pid_t pid = ns_clone(NS_ALL, j->cgroup2, &pidfd, e);
+    pid_t pid = ns_clone(NS_ALL, j->cgroup2, j->sibling, &pidfd, e);
     if (!pid)
         child(j);
     (void)close(sv[1]);
@@ -412,12 +410,9 @@ int jail_box_ids(int sync, int dev, struct err *e)
     return fd_send(sync, "I", 1, &dev, 1, MSG_NOSIGNAL) != 1 ? err_sys(e, errno, "jail: hand over /dev") : 0;
 }
 
-int jail_box_go(int sync, const struct jail_box *box, const int fds[JAIL_BOX_FDS], const int *join, int njoin, struct err *e)
+int jail_box_go(int sync, const struct jail_box *box, const int fds[JAIL_BOX_FDS], struct err *e)
 {
-    int all[JAIL_BOX_FDS + CG_TREES];
-    memcpy(all, fds, sizeof(int) * JAIL_BOX_FDS);
-    memcpy(all + JAIL_BOX_FDS, join, sizeof(int) * (size_t)njoin);
-    if (fd_send(sync, box, sizeof *box, all, JAIL_BOX_FDS + njoin, MSG_NOSIGNAL) != (ssize_t)sizeof *box)
+    if (fd_send(sync, box, sizeof *box, fds, JAIL_BOX_FDS, MSG_NOSIGNAL) != (ssize_t)sizeof *box)
         return err_sys(e, errno, "jail: hand over the box");
     return 0;
 }

@@ -51,6 +51,7 @@ struct jail {
     const char *run_size;   /* tmpfs */
     int cgroup2;            /* born in it; -1: none */
     int join[CG_TREES], njoin;
+    bool sibling;           /* our parent's child, not ours: who keeps it need not be who makes it */
     const struct seccomp_prog *filter;
     struct { int from, to; } place[JAIL_PLACE_MAX]; /* descriptors by number */
     int nplace;
@@ -74,9 +75,9 @@ uint32_t jail_first_id(enum jail_kind k);
 uint32_t jail_id_count(enum jail_kind k);
 
 int jail_spawn(struct jail *j, struct jailed *ret, struct err *e) __attribute__((warn_unused_result));
-/* BOX only. The ids are mapped; /dev. Then, whenever: its root and what else it needs; `join` as of cgroup_join_fds(). */
+/* BOX only. The ids are mapped; /dev. Then, whenever: its root and what else it needs. */
 int jail_box_ids(int sync, int dev, struct err *e) __attribute__((warn_unused_result));
-int jail_box_go(int sync, const struct jail_box *box, const int fds[JAIL_BOX_FDS], const int *join, int njoin, struct err *e) __attribute__((warn_unused_result));
+int jail_box_go(int sync, const struct jail_box *box, const int fds[JAIL_BOX_FDS], struct err *e) __attribute__((warn_unused_result));
 /* All others. */
 int jail_go(int sync, int root, int extra /* ISOLATE: /dev, VM: its tap, UNTAR: /out; -1 */, int tools /* ISOLATE: /run; -1 */, struct err *e) __attribute__((warn_unused_result));
 /* One look at the sync socket (non-blocking if it is): 1 = executed, 0 = not yet, -1 + e = failed. Keep `armed` between calls. */

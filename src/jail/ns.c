@@ -6,12 +6,12 @@
 #include <string.h>
 #include <sys/wait.h>
 
-pid_t ns_clone(unsigned namespaces, int cgroup_fd, int *ret_pidfd, struct err *e)
+pid_t ns_clone(unsigned namespaces, int cgroup_fd, bool sibling, int *ret_pidfd, struct err *e)
 {
     int pidfd = -1;
-    struct clone3_args a = {.flags = CLONE3_PIDFD | CLONE3_CLEAR_SIGHAND | namespaces,
+    struct clone3_args a = {.flags = CLONE3_PIDFD | CLONE3_CLEAR_SIGHAND | (sibling ? CLONE3_PARENT : 0) | namespaces,
                             .pidfd = (uint64_t)(uintptr_t)&pidfd,
-                            .exit_signal = SIGCHLD,
+                            .exit_signal = sibling ? 0 : SIGCHLD, /* a sibling has ours */
                             .cgroup = 0};
     if (cgroup_fd >= 0) {
         a.flags |= CLONE3_INTO_CGROUP;

@@ -44,6 +44,7 @@
 #define NS_PID    0x20000000u
 #define NS_NET    0x40000000u
 #define CLONE3_PIDFD         0x00001000ull
+#define CLONE3_PARENT        0x00008000ull
 #define CLONE3_CLEAR_SIGHAND 0x100000000ull
 #define CLONE3_INTO_CGROUP   0x200000000ull
 struct clone3_args { uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, cgroup; };

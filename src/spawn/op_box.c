@@ -64,17 +64,13 @@ static int start(struct server *s, struct box *b, const struct sp_box *q, struct
     if (b->upper < 0 || box_channel(&b->chan, &inner, e) || box_log_pipe(b, box_uid(b), &err_end, e))
         return -1;
     auto_fd root = make_root(b, userns, template, &lower, e);
-    int join[CG_TREES], njoin = root < 0 ? -1 : cgroup_join_fds(&b->cg, join, e);
-    if (njoin < 0)
+    if (root < 0)
         return -1;
     struct jail_box box = {0};
     (void)snprintf(box.hostname, sizeof box.hostname, "%s", q->hostname[0] ? q->hostname : "hutch");
     make_boot_id(box.boot_id);
     (void)snprintf(box.shm_size, sizeof box.shm_size, "%um", q->limit.memory_mib / 2 > SHM_MIN_MIB ? q->limit.memory_mib / 2 : SHM_MIN_MIB);
-    int rc = jail_box_go(child.sync, &box, (const int[]){[JAIL_BOX_ROOT] = root, [JAIL_BOX_EXEC] = agent, [JAIL_BOX_STDERR] = err_end, [JAIL_BOX_CHANNEL] = inner}, join, njoin, e);
-    while (njoin)
-        (void)close(join[--njoin]);
-    return rc;
+    return jail_box_go(child.sync, &box, (const int[]){[JAIL_BOX_ROOT] = root, [JAIL_BOX_EXEC] = agent, [JAIL_BOX_STDERR] = err_end, [JAIL_BOX_CHANNEL] = inner}, e);
 }
 
 int op_box_start(struct server *s, struct request *r, struct err *e)

@@ -270,6 +270,7 @@ int server_run(struct server *s)
         }
         bury(s);
         disk_refill(s);
+        ready_order(s);
     }
     log_info("stopping");
     return 0;

@@ -86,7 +86,7 @@ struct server {
     char tag[CG_NAME];
     int epoll, listener, lock, sigfd, uid_lock;
     struct watch w_listen, w_sig;
-    struct worker { int sock; /* -1: none */ pid_t pid; struct watch w; } maker, worker; /* disk workers: of layers ahead of time, of everything else */
+    struct worker { int sock; /* -1: none */ pid_t pid; struct watch w; } maker, worker, jailer; /* disk workers: of layers ahead of time, of everything else; of jails ahead of time */
     int nstarting;
     struct conn conn;
     struct map boxes;
@@ -109,7 +109,7 @@ struct server {
     struct { uint64_t gen, seq; } volume_wait[8]; /* makings and deletions that the disk worker has */
     struct pool pool[POOL_KINDS];
     struct ready ready[READY_DEPTH];
-    int nready;
+    int nready, ordered[READY_DEPTH] /* slots of those that the jailer makes */, nordered;
     bool ready_wanted;              /* a container was started: more are likely */
     uint64_t ready_serial;
     uint64_t pool_serial;
@@ -138,7 +138,8 @@ int server_home_open(struct server *s, int flags, struct err *e, const char *fmt
 /* server_box.c */
 struct box *box_new(struct server *s, const char *id, enum sp_kind kind, struct err *e); /* listed; E_CONFLICT if the id is taken */
 struct box *box_find(struct server *s, const char *id);
-int slot_take(struct server *s, struct err *e) __attribute__((warn_unused_result)); /* -> a range of ids nobody has */
+int slot_spare(struct server *s);                           /* -> a range of ids nobody has; -1: none */
+int slot_take(struct server *s, struct err *e) __attribute__((warn_unused_result)); /* likewise; if need be one that was for a jail made ahead */
 uint32_t slot_uid(const struct server *s, int slot);
 int box_take_slot(struct box *b, struct err *e) __attribute__((warn_unused_result));
 uint32_t box_uid(const struct box *b);
@@ -164,8 +165,11 @@ int box_retry(struct server *s, int64_t now);               /* due cgroup remova
 
 /* server_ready.c: jails of containers, made when there is nothing else to do */
 int ready_take(struct box *b, struct jailed *ret, int *ret_userns, struct err *e) __attribute__((warn_unused_result)); /* one that waits, else a new one, becomes the box */
-bool ready_wants(const struct server *s);
+void ready_order(struct server *s);                          /* from the jailer */
+bool ready_wants(const struct server *s);                    /* there is no jailer */
 void ready_refill(struct server *s);                         /* makes one: a few milliseconds */
+void jailer_work(struct server *s, int sock) __attribute__((noreturn));
+int jailer_watch(struct server *s);
 bool ready_give_up(struct server *s);                        /* one less, for its range of ids; false: there is none */
 void ready_fini(struct server *s);
 

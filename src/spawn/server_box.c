@@ -44,7 +44,7 @@ struct box *box_new(struct server *s, const char *id, enum sp_kind kind, struct 
     return b;
 }
 
-static int slot_find(struct server *s)
+int slot_spare(struct server *s)
 {
     for (int i = 0; i < SLOTS; i++) { /* round robin: a range rests as long as possible before it is used again */
         int k = (s->slot_next + i) % SLOTS;
@@ -59,9 +59,9 @@ static int slot_find(struct server *s)
 
 int slot_take(struct server *s, struct err *e)
 {
-    int k = slot_find(s);
+    int k = slot_spare(s);
     if (k < 0 && ready_give_up(s))
-        k = slot_find(s);
+        k = slot_spare(s);
     return k < 0 ? err_set(e, E_QUOTA, "all %d slots are in use", SLOTS) : k;
 }
 

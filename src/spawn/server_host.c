@@ -291,7 +291,7 @@ int server_init(struct server *s, struct err *e)
     uint32_t h = hash32(s->home);
     struct rlimit nofile;
     (void)umask(022);
-    s->home_fd = s->fs_fd = s->listener = s->lock = s->sigfd = s->uid_lock = s->epoll = s->conn.fd = s->dev_mnt = s->vm_mnt[0] = s->vm_mnt[1] = s->agent = s->untar = s->maker.sock = s->worker.sock = -1;
+    s->home_fd = s->fs_fd = s->listener = s->lock = s->sigfd = s->uid_lock = s->epoll = s->conn.fd = s->dev_mnt = s->vm_mnt[0] = s->vm_mnt[1] = s->agent = s->untar = s->maker.sock = s->worker.sock = s->jailer.sock = -1;
     list_init(&s->graves);
     list_init(&s->conn.queue);
     /* 3..9 are numbers that children get descriptors under: ours start above */

@@ -2,8 +2,14 @@
  * ids, the network with its rules, /proc, /sys and /dev with what is hidden of
  * them. That is more than half of a start and depends on nothing that a request
  * says. Each waits as a process of ours for jail_box_go(), has run nothing but
- * jail/jail.c, becomes one box and is never used again. */
+ * jail/jail.c, becomes one box and is never used again.
+ *
+ * They are made by the jailer, a process beside us as the disk workers are
+ * (server_worker.c), since it takes milliseconds for which nobody could be
+ * answered; but they are our children from birth, and die with us, not with it.
+ * Without it we make them ourselves, when nothing is to be done. */
 #include "base/cleanup.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "jail/mount.h"
 #include "jail/ns.h"
@@ -17,6 +23,19 @@
 #include <time.h>
 
 #define WAIT_PIDFD 3 /* P_PIDFD */
+
+/* To the jailer, and back with the descriptors that `have` names. */
+struct order { uint64_t serial; int32_t slot; };
+struct made { struct order order; int32_t rc; uint32_t have; pid_t pid; struct cgroup cg; struct err err; };
+#define PARTS (5 + CG_TREES)
+
+static void parts_of(struct ready *r, int *fd[PARTS])
+{
+    int *some[] = {&r->child.pidfd, &r->child.sync, &r->userns, &r->mntns, &r->cg.v2};
+    memcpy(fd, some, sizeof some);
+    for (int i = 0; i < CG_TREES; i++)
+        fd[5 + i] = &r->cg.tree[i];
+}
 
 static char *const argv[] = {"hutch-agent", "--container", "--fd", "3", NULL};
 static char *const envp[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8", NULL};
@@ -53,27 +72,32 @@ static int make_dev(struct server *s, int userns, struct err *e)
     return mount_attr(dev, MATTR_RDONLY | MATTR_NOSUID | MATTR_NOEXEC, false, e) ? -1 : take_fd(&dev);
 }
 
-static int furnish(struct server *s, struct ready *r, struct err *e)
+static int furnish(struct server *s, struct ready *r, const struct order *o, bool sibling, struct err *e)
 {
     char name[32];
     int none = -1;
-    struct jail j = {.kind = JAIL_BOX, .attach_at = s->attach_at, .run_size = "64m", .filter = &s->f_box, .exec_fd = -1, .argv = argv, .envp = envp};
-    (void)snprintf(name, sizeof name, "ready-%llu", (unsigned long long)s->ready_serial++);
-    if ((r->slot = slot_take(s, e)) < 0 || cgroup_begin(&s->cg, name, &r->cg, e))
+    struct jail j = {.kind = JAIL_BOX, .attach_at = s->attach_at, .run_size = "64m", .filter = &s->f_box, .exec_fd = -1, .argv = argv, .envp = envp, .sibling = sibling};
+    (void)snprintf(name, sizeof name, "ready-%llu", (unsigned long long)o->serial);
+    if (cgroup_begin(&s->cg, name, &r->cg, e) || (j.njoin = cgroup_join_fds(&r->cg, j.join, e)) < 0)
         return -1;
     j.cgroup2 = r->cg.v2;
-    uint32_t uid = slot_uid(s, r->slot);
-    if (jail_spawn(&j, &r->child, e) || ns_map_ids(r->child.pid, jail_first_id(JAIL_BOX), uid, jail_id_count(JAIL_BOX), &r->userns, &r->mntns, e))
+    int rc = jail_spawn(&j, &r->child, e);
+    for (int i = 0; i < j.njoin; i++)
+        (void)close(j.join[i]);
+    if (rc || ns_map_ids(r->child.pid, jail_first_id(JAIL_BOX), slot_uid(s, o->slot), jail_id_count(JAIL_BOX), &r->userns, &r->mntns, e))
         return -1;
     auto_fd dev = make_dev(s, r->userns, e);
     /* The child goes on meanwhile: it waits for its box before anything of that runs. */
     return dev < 0 || jail_box_ids(r->child.sync, dev, e) || net_furnish(&s->net, NET_BOX, r->child.pidfd, &none, e) ? -1 : 0;
 }
 
+static const struct ready nothing = {.used = true, .child = {.pidfd = -1, .sync = -1}, .userns = -1, .mntns = -1, .slot = -1, .cg = {.tree = {-1, -1, -1, -1, -1}, .v2 = -1}};
+
 static int make(struct server *s, struct ready *r, struct err *e)
 {
-    *r = (struct ready){.used = true, .child = {.pidfd = -1, .sync = -1}, .userns = -1, .mntns = -1, .slot = -1, .cg = CGROUP_NONE};
-    if (!furnish(s, r, e))
+    struct order o = {.serial = s->ready_serial++, .slot = slot_take(s, e)};
+    *r = nothing;
+    if ((r->slot = o.slot) >= 0 && !furnish(s, r, &o, false, e))
         return 0;
     undo(s, r);
     return -1;
@@ -92,19 +116,47 @@ static void on_word(struct server *s, struct watch *w)
     s->ready_wanted = false; /* a start will meet the same and tell its caller */
 }
 
-bool ready_wants(const struct server *s) { return s->ready_wanted && s->nready < READY_DEPTH && !s->nstarting && s->conn.fd >= 0; }
+/* ---- by the jailer -------------------------------------------------------------------------------------------- */
 
-void ready_refill(struct server *s)
+void jailer_work(struct server *s, int sock)
 {
-    struct ready *r = s->ready;
-    struct err e;
-    while (r->used)
-        r++;
-    if (make(s, r, &e)) {
-        log_warn("a container made ahead: %s", e.msg);
-        s->ready_wanted = false;
-        return;
+    struct order o;
+    int *fd[PARTS], send[PARTS], n;
+    for (;;) {
+        struct ready r = nothing;
+        struct made m = {0};
+        n = 0;
+        if (fd_recv(sock, &o, sizeof o, NULL, &n, 0) != (ssize_t)sizeof o)
+            _exit(0);
+        m.rc = furnish(s, &r, &o, true, &m.err);
+        m.order = o;
+        m.pid = r.child.pid;
+        m.cg = r.cg;
+        parts_of(&r, fd);
+        for (int i = 0; i < PARTS; i++)
+            if (*fd[i] >= 0) {
+                m.have |= 1u << i;
+                send[n++] = *fd[i];
+            }
+        if (fd_send(sock, &m, sizeof m, send, n, 0) < 0)
+            _exit(1);
+        while (n)
+            (void)close(send[--n]);
     }
+}
+
+static void lost(struct server *s)
+{
+    log_warn("the jailer is gone: doing its work here");
+    server_unwatch(s, &s->jailer.w);
+    cleanup_fd(&s->jailer.sock);
+    s->jailer.sock = -1;
+    while (s->nordered)
+        s->slot_used[s->ordered[--s->nordered]] = false;
+}
+
+static void keep(struct server *s, struct ready *r)
+{
     s->nready++;
     if (server_watch(s, &r->w, r->child.sync, on_word, r) < 0) {
         undo(s, r);
@@ -112,6 +164,94 @@ void ready_refill(struct server *s)
         s->ready_wanted = false;
     }
 }
+
+static struct ready *place(struct server *s)
+{
+    struct ready *r = s->ready;
+    while (r->used)
+        r++;
+    return r;
+}
+
+/* One that was made. false: there is none, or never will be. */
+static bool delivered(struct server *s, int flags)
+{
+    struct made m;
+    int got[PARTS], n = PARTS, *fd[PARTS];
+    ssize_t len = fd_recv(s->jailer.sock, &m, sizeof m, got, &n, flags);
+    if (len < 0 && errno == EAGAIN)
+        return false;
+    if (len != (ssize_t)sizeof m || n != __builtin_popcount(m.have)) {
+        lost(s);
+        return false;
+    }
+    for (int i = 0; i < s->nordered; i++)
+        if (s->ordered[i] == m.order.slot) {
+            s->ordered[i] = s->ordered[--s->nordered];
+            break;
+        }
+    struct ready *r = place(s);
+    *r = nothing;
+    r->slot = m.order.slot;
+    r->child.pid = m.pid;
+    r->cg = m.cg;
+    parts_of(r, fd);
+    for (int i = 0, at = 0; i < PARTS; i++)
+        *fd[i] = m.have >> i & 1 ? got[at++] : -1;
+    if (!m.rc) {
+        keep(s, r);
+        return true;
+    }
+    log_warn("a container made ahead: %s", m.err.msg);
+    undo(s, r);
+    s->ready_wanted = false;
+    return true;
+}
+
+static void on_made(struct server *s, struct watch *w)
+{
+    (void)w;
+    while (s->jailer.sock >= 0 && delivered(s, MSG_DONTWAIT))
+        ;
+}
+
+int jailer_watch(struct server *s) { return s->jailer.sock < 0 ? 0 : server_watch(s, &s->jailer.w, s->jailer.sock, on_made, NULL); }
+
+static bool few(const struct server *s, int depth) { return s->ready_wanted && s->nready + s->nordered < depth && s->conn.fd >= 0; }
+
+/* While a box is being started only if they run out: the two would fight for the processors. */
+void ready_order(struct server *s)
+{
+    while (s->jailer.sock >= 0 && few(s, s->nstarting ? READY_DEPTH / 2 : READY_DEPTH)) {
+        struct order o = {.serial = s->ready_serial, .slot = slot_spare(s)};
+        if (o.slot < 0)
+            return;
+        if (fd_send(s->jailer.sock, &o, sizeof o, NULL, 0, MSG_DONTWAIT) < 0) {
+            s->slot_used[o.slot] = false;
+            return;
+        }
+        s->ready_serial++;
+        s->ordered[s->nordered++] = o.slot;
+    }
+}
+
+/* ---- by ourselves --------------------------------------------------------------------------------------------- */
+
+bool ready_wants(const struct server *s) { return s->jailer.sock < 0 && few(s, READY_DEPTH) && !s->nstarting; }
+
+void ready_refill(struct server *s)
+{
+    struct ready *r = place(s);
+    struct err e;
+    if (make(s, r, &e)) {
+        log_warn("a container made ahead: %s", e.msg);
+        s->ready_wanted = false;
+        return;
+    }
+    keep(s, r);
+}
+
+/* ---- use ------------------------------------------------------------------------------------------------------ */
 
 static struct ready *any(struct server *s)
 {
@@ -159,6 +299,8 @@ bool ready_give_up(struct server *s)
 
 void ready_fini(struct server *s)
 {
+    while (s->nordered && s->jailer.sock >= 0) /* under way: nobody else would know of it */
+        (void)delivered(s, 0);
     while (ready_give_up(s))
         ;
 }

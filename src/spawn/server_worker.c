@@ -98,7 +98,17 @@ static void on_worker(struct server *s, struct watch *w)
         ;
 }
 
-static int start(struct server *s, struct worker *k, struct err *e)
+/* of the jailer, besides: where control groups and namespaces are made */
+static void keep_for_jails(const struct server *s, struct fd_keep *keep)
+{
+    for (int i = 0; i < CG_TREES; i++)
+        fds_keep(keep, s->cg.tree[i]);
+    fds_keep(keep, s->cg.v2);
+    fds_keep(keep, s->net.own);
+    fds_keep(keep, s->dev_mnt);
+}
+
+static int start(struct server *s, struct worker *k, const char *name, void (*body)(struct server *, int), struct err *e)
 {
     int sv[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
@@ -112,11 +122,13 @@ static int start(struct server *s, struct worker *k, struct err *e)
             fds_keep(&keep, fd);
         fds_keep(&keep, sv[1]);
         fds_keep(&keep, s->fs_fd);
-        (void)prctl(PR_SET_NAME, "hutch-disk", 0, 0, 0);
+        if (k == &s->jailer)
+            keep_for_jails(s, &keep);
+        (void)prctl(PR_SET_NAME, name, 0, 0, 0);
         /* the home again, not our descriptor: that one carries the lock, which must be free the moment we die */
         if (privs_death_signal(e) || fds_close_others(&keep, e) || (s->home_fd = open(s->home, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
             _exit(1);
-        work(s, sv[1]);
+        body(s, sv[1]);
     }
     (void)close(sv[1]);
     k->sock = sv[0];
@@ -124,7 +136,10 @@ static int start(struct server *s, struct worker *k, struct err *e)
     return 0;
 }
 
-int workers_start(struct server *s, struct err *e) { return start(s, &s->maker, e) || start(s, &s->worker, e) ? -1 : 0; }
+int workers_start(struct server *s, struct err *e)
+{
+    return start(s, &s->maker, "hutch-disk", work, e) || start(s, &s->worker, "hutch-disk", work, e) || start(s, &s->jailer, "hutch-jailer", jailer_work, e) ? -1 : 0;
+}
 
 int workers_watch(struct server *s)
 {
@@ -132,13 +147,13 @@ int workers_watch(struct server *s)
     for (int i = 0; i < 2; i++)
         if (k[i]->sock >= 0 && server_watch(s, &k[i]->w, k[i]->sock, on_worker, k[i]) < 0)
             return -1;
-    return 0;
+    return jailer_watch(s);
 }
 
 void workers_end(struct server *s)
 {
-    struct worker *k[] = {&s->maker, &s->worker};
-    for (int i = 0; i < 2; i++) {
+    struct worker *k[] = {&s->maker, &s->worker, &s->jailer};
+    for (int i = 0; i < 3; i++) {
         if (k[i]->sock < 0)
             continue;
         (void)close(k[i]->sock); /* it ends when that closes */

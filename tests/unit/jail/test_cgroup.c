@@ -1,5 +1,6 @@
 /* cgroup2 against a directory tree of plain files, both generations' mount
  * discovery against sample mount tables, and v1 for real when there is one. */
+#include "base/cleanup.h"
 #include "base/err.h"
 #include "jail/cgroup.h"
 #include "test.h"
@@ -167,7 +168,7 @@ TEST(cgroup, this_host_limits_and_kills)
         printf("# %s\n", e.msg);
         SKIP("no usable cgroups here");
     }
-    CHECK_INT(cgroup_make(&h, "box", &(struct cgroup_limit){64u << 20, 500, 16, false}, &g, &e), 0);
+    CHECK_INT(cgroup_begin(&h, "ready-1", &g, &e), 0);
     int fd[CG_TREES], n = cgroup_join_fds(&g, fd, &e);
     CHECK(n >= 0);
     pid_t pid = fork();
@@ -191,8 +192,15 @@ TEST(cgroup, this_host_limits_and_kills)
             break;
         usleep(10000);
     }
+    /* whoever is in it does not notice that it gets a name and limits */
+    e = (struct err){0};
+    CHECK_STR(cgroup_finish(&h, "box", &(struct cgroup_limit){64u << 20, 500, 16, false}, &g, &e) ? e.msg : "", "");
     if (h.version == 1) {
+        cgroup_usage(&h, &g, &u);
         CHECK_INT(u.nproc, 2);
+        CHECK_INT(faccessat(h.tree[CG_PIDS], "ready-1", F_OK, 0), -1);
+        auto_fd pids = openat(h.tree[CG_PIDS], "box", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        CHECK_INT((int)cg_read_u64(pids, "pids.max"), 16);
         if (g.tree[CG_FREEZER] >= 0) {
             CHECK_INT(cgroup_freeze(&g, true, &e), 0);
             CHECK_INT(cgroup_kill(&h, &g, &e), 0); /* frozen ones too */
