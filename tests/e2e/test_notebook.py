@@ -1,9 +1,12 @@
 """Code contexts with the real IPython, pandas and matplotlib, and kernels that ran before anybody asked: template notebook
 (tests/lib/debs.py). Skipped where its packages cannot be had."""
 import base64
+import os
 import struct
+import subprocess
 
 import debs
+from daemon import program
 from hutchtest import *
 
 
@@ -41,6 +44,8 @@ def kernels_run_before_anybody_asks(t):
     r = box.eval("import sys, os; [m in sys.modules for m in ('numpy', 'pandas', 'matplotlib.pyplot')]", deadline=60)
     equal((value(r), r["execution_count"]), ("[True, True, True]", 1))
     equal(value(box.eval("os.environ['A'], os.getcwd(), os.getuid()")), "('7', '/home/user', 1000)")
+    equal(value(box.eval("get_ipython().hutch.light.plan('1') is not None, get_ipython().events.callbacks['post_execute']")), "(True, [])",
+          "a figure was drawn, and cells still take the short way")
     equal(value(box.eval("[k for k in dir() if not k.startswith('_')], Out.get(0)")), "(['In', 'Out', 'exit', 'get_ipython', 'os', 'quit', 'sys'], None)")
     js = box.eval("[process.env.A, typeof _, process.cwd()]", language="js", deadline=60)
     equal((value(js), js["execution_count"]), ("[ '7', 'undefined', '/home/user' ]", 1))
@@ -164,7 +169,9 @@ def show(ip=get_ipython()):
 """
 CELLS = ["1 + 1", "'a';", "x = 5", "x * 2  # twice", "print(1); x", "if x:\n    x\n", "None", "[x, {'k': x}]", "0.1 + 0.2", "1 / 0", "x +", "def f():\n    return undefined\nf()",
          "class A:\n    def __repr__(self): return 'A!'\nA()", "import sys; sys.exit(3)", "_", "_i", "In[-1]", "assert x == 6, 'no'", "x = 7\nreturn", "x", "raise KeyboardInterrupt", "'\\n%x'",
-         "float('nan'), True, b'b', 1j", "from __future__ import annotations", "def g(v: Nope): pass\ng.__annotations__"]
+         "float('nan'), True, b'b', 1j", "for i in range(2): i", "if x: x", "x; 1", "# nothing", "'doc'", "(lambda: 1)()", "y: int = 3", "(x,\n y)",
+         "import os", "del y", "y", "'\u00e4\0\ud800'", "print('a', end='')", "'x' * 60000 == 1", "_ = 4", "5", "Out", "from __future__ import annotations",
+         "def g(v: Nope): pass\ng.__annotations__"]
 
 
 @tiers("container")
@@ -247,6 +254,65 @@ def figures_come_with_their_data(t):
     equal((chart["type"], chart["title"], [(c["type"], c["title"]) for c in chart["elements"]]), ("superchart", "S", [("line", "left"), ("scatter", None)]))
     r = box.eval(T + "plt.plot([1]); plt.show(); plt.plot([2]); print('between')")
     equal(([len(x["data"].get("image/png", "")) > 0 for x in r["results"]], r["stdout"]), ([True, True], "between\n"))
+
+
+@tiers("container")
+@timeout(180)
+def r_draws_and_tabulates(t):
+    box = book(t)
+    run = lambda code, **m: box.eval(code, language="r", deadline=120, **m)
+    r = run("d <- data.frame(n = c(1.5, NA), s = c('a<b', 'ü'), l = c(TRUE, FALSE), when = as.Date(c('2024-01-02', NA)))\nd")
+    data = r["results"][-1]["data"]
+    equal((data["e2b/data"], r["results"][-1]["main"]), ({"n": [1.5, None], "s": ["a<b", "ü"], "l": [True, False], "when": ["2024-01-02", None]}, True))
+    true("a&lt;b" in data["text/html"] and "2024-01-02" in data["text/plain"], data)
+    r = run("plot(1:3); hist(c(1, 2, 2)); cat('drawn\\n'); invisible(7)")
+    equal((r["stdout"], [struct.unpack(">II", base64.b64decode(x["data"]["image/png"])[16:24]) for x in r["results"]]), ("drawn\n", [(640, 480)] * 2))
+    equal(run("nrow(d)", env={"X": "1"})["results"][0]["data"]["text/plain"], "[1] 2")
+    e = run("f <- function(x) stop('no ', x)\nf(3)")["error"]
+    equal((e["name"], e["value"]), ("Error", "no 3"))
+    true("f(3)" in e["traceback"], e)
+    equal(run("1 +")["error"]["name"], "ParseError")
+    r = run("Sys.sleep(60)", timeout_ms=1000)
+    equal((r["status"], r["state_lost"]), ("timeout", False))
+    equal(value(run("nrow(d)")), "[1] 2", "the state is kept")
+
+
+@tiers("container")
+@timeout(180)
+def java_and_typescript_keep_their_state(t):
+    box = book(t)
+    run = lambda language, code, **m: box.eval(code, language=language, deadline=120, **m)
+    equal(value(run("java", "import java.util.stream.*;\nrecord P(String n, int a) {}\nvar all = List.of(new P(\"x\", 1), new P(\"y\", 2));\n"
+                            "all.stream().map(P::n).collect(Collectors.joining(\",\"))")), '"x,y"')
+    r = run("java", "System.err.println(\"e\"); int sum = 0;\nfor (var p : all) sum += p.a();\nSystem.out.println(sum);")
+    equal((r["status"], r["stdout"], r["stderr"]), ("ok", "3\n", "e\n"))
+    e = run("java", "all.get(5)")["error"]
+    true("IndexOutOfBounds" in e["name"] and e["traceback"], e)
+    true(run("java", "int x = \"s\";")["error"], "an error of the compiler")
+    r = run("java", "Thread.sleep(60000);", timeout_ms=1500)
+    equal((r["status"], r["state_lost"]), ("timeout", False))
+    equal(value(run("java", "sum")), "3")
+    equal(run("typescript", "import { basename } from 'node:path'\ninterface P { n: string }\nenum E { A = 5 }\nconst p: P = { n: basename('/a/b') }")["status"], "ok")
+    equal(value(run("ts", "const late = await new Promise<number>((r) => setTimeout(() => r(E.A), 5)); [p.n, late] as const")), "[ 'b', 5 ]")
+    e = run("ts", "function f(x: unknown): never { throw new RangeError(String(x)) }\nf(3)")["error"]
+    equal((e["name"], e["value"]), ("RangeError", "3"))
+    r = run("ts", "for (;;);", timeout_ms=1000)
+    equal((r["status"], r["state_lost"]), ("timeout", False))
+    equal(value(run("ts", "p.n")), "'b'")
+
+
+@tiers("vm", "container")
+@timeout(180)
+def the_command_line_shows_tables_and_saves_figures(t):
+    box = book(t)
+    code = ("import pandas as pd, matplotlib.pyplot as plt\ndf = pd.DataFrame({'city': ['Oslo', 'Rome'], 'degrees': [3.5, 18.0]})\n"
+            "df.plot.bar(x='city'); plt.show()\nprint('mean', df.degrees.mean())\ndf")
+    p = subprocess.run([program("hutch"), "eval", "--in", box.id, "--save", t.tmp, code], env={**t.d.env, "HUTCH_NO_START": "1"}, stdin=subprocess.DEVNULL,
+                       capture_output=True, text=True, timeout=120)
+    equal((p.stdout, p.returncode), ("mean 10.75\n   city  degrees\n0  Oslo      3.5\n1  Rome     18.0\n", 0), p.stderr)
+    true("saved " in p.stderr and p.stderr.rstrip().endswith("eval-1.png"), p.stderr)
+    with open(os.path.join(t.tmp, "eval-1.png"), "rb") as f:
+        true(f.read(8) == b"\x89PNG\r\n\x1a\n", "a picture")
 
 
 @tiers("container")

@@ -24,7 +24,7 @@ local({
   }
   ascii <- function(s) { # JSON in the protocol is ASCII
     code <- utf8ToInt(s)
-    if (!length(code) || all(code < 128)) return(s)
+    if (!length(code) || anyNA(code) || all(code < 128)) return(s)
     paste(vapply(code, function(k) {
       if (k < 128) intToUtf8(k)
       else if (k < 65536) sprintf("\\u%04x", k)

@@ -10,24 +10,41 @@ from IPython.lib.pretty import _repr_pprint
 from traitlets.config import Config
 
 from . import rich
-from .light import Light, underscores
+from .light import Light, underscores, values
 
 
 class _Hook(DisplayHook):
+    def __init__(self, shell=None, **kwargs):
+        super().__init__(shell=shell, **kwargs)
+        self.ip, self.hutch, self.names = shell, shell.hutch, shell.user_ns
+        self.format, self.bare = shell.display_formatter.format, shell.display_formatter.bare
+        self.counts = values(shell, "execution_count")
+        self.history = values(shell.history_manager, "input_hist_parsed", "output_hist_reprs")
+        self.mine = values(self, "exec_result")
+
     def quiet(self):
-        cells = self.shell.history_manager.input_hist_parsed
+        cells = self.history["input_hist_parsed"]
         return bool(cells) and ";" in cells[-1] and super().quiet()
 
     def __call__(self, result=None):
         self.check_for_underscore()
         if result is None or self.quiet():
             return
-        data, _ = self.shell.display_formatter.format(result)
-        underscores(self, result)
-        self.fill_exec_result(result)
+        text, data = self.bare(result), None
+        if text is None:
+            data, _ = self.format(result)
+        number = self.counts["execution_count"]
+        underscores(self, self.names, number, result)
+        if self.mine["exec_result"] is not None:
+            self.mine["exec_result"].result = result
         if data:
-            self.shell.hutch.publish_data(data, main=True)
+            self.hutch.publish_data(data, main=True)
             self.log_output(data)
+        elif text is not None:
+            self.hutch.publish_text(text)
+            self.history["output_hist_reprs"][number] = text
+            if self.ip.logger.log_output:
+                self.log_output({"text/plain": text})
 
 
 class _Publisher(DisplayPublisher):
@@ -40,29 +57,31 @@ class _Publisher(DisplayPublisher):
 
 # Values that have nothing but their text, unless somebody registered more for their type: asking a dozen formatters costs more than all the rest.
 BARE = (bool, int, float, complex, str, bytes, list, tuple, dict, set)
-ONE_LINE = (bool, int, float, str)  # … and that text is repr()
 
 
 class _Formatter(DisplayFormatter):
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
         self.text = self.formatters["text/plain"]
+        self.printers = self.text.type_printers
         self.others = [f.type_printers for mime, f in self.formatters.items() if mime != "text/plain"]
+        self.registered = sum(map(len, self.others))
 
-    def _bare(self, obj):
+    def _only_text(self, kind):
+        return kind in BARE and (sum(map(len, self.others)) == self.registered or not any(kind in printers for printers in self.others))
+
+    def bare(self, obj):
+        """Its text, if that is all there is of it and repr(); else None."""
         kind = type(obj)
-        if kind not in BARE:
-            return None
-        for printers in self.others:
-            if kind in printers:
-                return None
-        if kind in ONE_LINE and self.text.type_printers.get(kind, _repr_pprint) is _repr_pprint:
-            return {"text/plain": repr(obj)}
-        return {"text/plain": self.text(obj)}
+        if kind in rich.ONE_LINE and self._only_text(kind) and self.printers.get(kind, _repr_pprint) is _repr_pprint:
+            return repr(obj)
+        return None
 
     def format(self, obj, include=None, exclude=None):
-        data, metadata = self._bare(obj), {}
-        if data is None:
+        data, metadata = {}, {}
+        if self._only_text(type(obj)):
+            data["text/plain"] = self.text(obj)
+        else:
             data, metadata = super().format(obj, include, exclude)
         if data:
             rich.augment(obj, data)
@@ -111,16 +130,21 @@ class Shell:
         _Shell.hutch = self
         self.ip = _Shell.instance(config=config, displayhook_class=_Hook, display_pub_class=_Publisher)
         self.namespace = self.ip.user_ns
+        self.values = values(self.ip, "execution_count")
         self.light = Light(self.ip)
         warnings.filterwarnings("ignore", message="To exit: use")  # a cell cannot leave
 
     @property
     def count(self):
-        return self.ip.execution_count
+        return self.values["execution_count"]
 
     def publish_data(self, data, main):
         self.out.flush()
         self.wire.result(rich.settle(data), main)
+
+    def publish_text(self, text):
+        self.out.flush()
+        self.wire.value(text)
 
     def publish(self, value):
         from IPython.display import display

@@ -15,17 +15,23 @@ from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult
 from IPython.core.macro import Macro
 
 WORD = re.compile(r"[^\W\d][\w.]*")
+COMPOUND = frozenset(("if", "for", "while", "with", "try", "def", "class", "async", "match"))  # what begins like this contains statements
 
 
-def put(obj, **traits):
-    """Set traits that nobody observes, without asking who does: that takes ten times as long."""
-    obj._trait_values.update(traits)
+def values(obj, *names):
+    """The values of an object's traits. To go by them, past the descriptors that nobody has use for here, takes a tenth of the time."""
+    for name in names:
+        getattr(obj, name)  # it has one from here on
+    return obj._trait_values
 
 
 class Light:
     def __init__(self, ip):
         self.ip = ip
-        self.namespace, self.history, self.hook, self.magics = ip.user_ns, ip.history_manager, ip.displayhook, ip.magics_manager.magics["line"]
+        self.namespace, self.magics = ip.user_ns, ip.magics_manager.magics["line"]
+        self.values = values(ip, "execution_count", "input_transformers_post", "ast_transformers", "ast_node_interactivity", "autocall")
+        self.history = values(ip.history_manager, "input_hist_parsed", "input_hist_raw", "_i00", "_i", "_ii", "_iii")
+        self.hook = values(ip.displayhook, "exec_result")
         tm = ip.input_transformer_manager
         self.lists = [*ip.events.callbacks.values(), tm.cleanup_transforms, tm.line_transforms, tm.token_transformers]
         self.hooks = self._hooks()
@@ -35,29 +41,31 @@ class Light:
 
     def _hooks(self):
         """Where others can reach into the life of a cell."""
-        ip = self.ip
-        return [*map(len, self.lists), len(ip.input_transformers_post), len(ip.ast_transformers), ip.custom_exceptions, ip.ast_node_interactivity, ip.autocall,
-                ip.logger.log_active]
+        ip, v = self.ip, self.values
+        return [*map(len, self.lists), len(v["input_transformers_post"]), len(v["ast_transformers"]), v["ast_node_interactivity"], v["autocall"],
+                ip.custom_exceptions, ip.logger.log_active]
 
     def plan(self, code):
         """[code objects] and the cell's name, or None."""
-        ip = self.ip
-        if not code or code[0] in " \t\n%!?" or code.startswith("In [") or self._hooks() != self.hooks:
+        if code[:1] in " \t\n%!?" or code.startswith("In [") or "__future__" in code or self._hooks() != self.hooks:
             return None
-        word = WORD.match(code)
-        if word and "\n" not in code.rstrip("\n"):  # one line may be a magic without its sign
-            word = word.group()
-            if word in self.magics or isinstance(self.namespace.get(word), (Macro, IPyAutocall)):
-                return None
-        compiler = ip.compile
-        flags = compiler.flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         text = code if code.endswith("\n") else code + "\n"
+        compiler, number = self.ip.compile, self.values["execution_count"]
+        flags = compiler.flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         try:
+            if "\n" not in code.rstrip("\n"):
+                match = WORD.match(code)
+                word = match and match.group()
+                if word in self.magics or isinstance(self.namespace.get(word), (Macro, IPyAutocall)):  # one line may be a magic without its sign
+                    return None
+                if ";" not in code and word not in COMPOUND:  # one statement: it need not be taken apart
+                    part = compile(text, compiler.cache(text, number, raw_code=code), "single", flags, True)
+                    return None if part.co_flags & inspect.CO_COROUTINE else ([part], text)
             tree = compile(text, "<cell>", "exec", flags | ast.PyCF_ONLY_AST, True)
             body = tree.body
-            if not body or isinstance(body[0], ast.ImportFrom) and body[0].module == "__future__":
+            if not body:
                 return None
-            name = compiler.cache(text, ip.execution_count, raw_code=code)
+            name = compiler.cache(text, number, raw_code=code)
             last = [ast.Interactive([body.pop()])] if isinstance(body[-1], ast.Expr) else []
             parts = [compile(tree, name, "exec", flags, True)] if body else []
             parts += [compile(node, name, "single", flags, True) for node in last]
@@ -71,10 +79,10 @@ class Light:
         ip = self.ip
         parts, text = plan
         result = ExecutionResult(ExecutionInfo(code, True, False, True, None))
-        result.execution_count = number = ip.execution_count
+        result.execution_count = number = self.values["execution_count"]
         self.namespace.pop("__warningregistry__", None)
         self._remember(number, text.rstrip("\n"), code.rstrip("\n"))
-        put(self.hook, exec_result=result)
+        self.hook["exec_result"] = result
         kept = sys.excepthook
         sys.excepthook = ip.excepthook
         ok = False
@@ -82,8 +90,8 @@ class Light:
             ok = self._execute(parts, result)
         finally:
             sys.excepthook = kept
-            put(self.hook, exec_result=None)
-            put(ip, last_execution_succeeded=ok, last_execution_result=result, execution_count=number + 1)
+            self.hook["exec_result"] = None
+            self.values.update(last_execution_succeeded=ok, last_execution_result=result, execution_count=number + 1)
         return result
 
     def _execute(self, parts, result):
@@ -104,26 +112,25 @@ class Light:
     def _remember(self, number, text, raw):
         """In, _i and their kin. There is no database behind them here."""
         h = self.history
-        h.input_hist_parsed.append(text)
-        h.input_hist_raw.append(raw)
-        earlier = {"_i": h._i00, "_ii": h._i, "_iii": h._ii}
-        put(h, _i00=raw, **earlier)
+        h["input_hist_parsed"].append(text)
+        h["input_hist_raw"].append(raw)
+        earlier = {"_i": h["_i00"], "_ii": h["_i"], "_iii": h["_ii"]}
+        h.update(earlier)
+        h["_i00"] = raw
         self.namespace.update(earlier)
         self.namespace["_i%d" % number] = raw
 
 
-def underscores(hook, value):
+def underscores(hook, ns, number, value):
     """DisplayHook.update_user_ns(): _, __, ___, _3 and Out[3], unless the code uses these names itself."""
-    ns = hook.shell.user_ns
     out = ns["_oh"]
     if value is out or not hook.cache_size:
         return
     if len(out) >= hook.cache_size and hook.do_full_cache:
         hook.cull_cache()
-    mine = all(name not in ns or getattr(hook, name) is ns[name] for name in ("_", "__", "___"))
-    hook.___, hook.__, hook._ = hook.__, hook._, value
-    if mine and "_" not in builtins.__dict__:
-        ns["_"], ns["__"], ns["___"] = hook._, hook.__, hook.___
+    a, b, c = hook._, hook.__, hook.___
+    hook.___, hook.__, hook._ = b, a, value
+    if ns.get("_", a) is a and ns.get("__", b) is b and ns.get("___", c) is c and "_" not in builtins.__dict__:
+        ns["_"], ns["__"], ns["___"] = value, a, b
     if hook.do_full_cache:
-        number = hook.prompt_count
         ns["_%d" % number] = out[number] = value

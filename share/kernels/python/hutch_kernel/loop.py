@@ -14,6 +14,7 @@ import sys
 from . import rich
 from .wire import Output, Wire
 
+parse = json.JSONDecoder().scan_once  # what json.loads() comes down to
 WARM = ("numpy", "pandas", "matplotlib.pyplot")
 REHEARSAL = ("""
 try:
@@ -93,12 +94,12 @@ class Kernel:
             os._exit(0)
         self.pending += b
         *lines, self.pending = self.pending.split(b"\n")
-        self.queue += [json.loads(line) for line in lines if line.strip()]
+        self.queue += [parse(line.decode("ascii"), 0)[0] for line in lines if line]
 
     def next_request(self):
         while not self.queue:
             loop = self.loop
-            if loop._ready or loop._scheduled or len(loop._selector.get_map()) > 1:
+            if loop._ready or loop._scheduled or len(loop._selector._fd_to_key) > 1:
                 loop.run_until_complete(self.readable())
                 self.read()
                 continue
@@ -160,16 +161,18 @@ class Kernel:
 
     # ---- cells ----
     def run(self, q):
-        self.wire.current = q["id"]
-        env = q.get("env") or {}
-        kept = {k: os.environ.get(k) for k in env}
-        os.environ.update(env)
+        wire = self.wire
+        wire.current = cell = q["id"]
+        env, kept = q.get("env"), None
+        if env:
+            kept = {k: os.environ.get(k) for k in env}
+            os.environ.update(env)
         self.shell.failed = False
         self.task = None
         try:
             self.running = True  # SIGINT counts from here on
-            self.wire.hold(self.wire.line("count", id=q["id"], n=self.shell.count))
-            if self.early and self.meant(q["id"]):
+            wire.hold('{"ev":"count","id":%d,"n":%d}' % (cell, self.shell.count))
+            if self.early and self.meant(cell):
                 raise KeyboardInterrupt
             self.cell(q["code"])
         except KeyboardInterrupt:
@@ -180,15 +183,16 @@ class Kernel:
             self.running = False
             self.shell.error(type(e).__name__, str(e), "%s: %s" % (type(e).__name__, e))
         finally:
-            self.running = self.early = self.wire.interrupted = False
-        for k, v in kept.items():
-            if v is None:
-                os.environ.pop(k, None)
-            else:
-                os.environ[k] = v
+            self.running = self.early = wire.interrupted = False
+        if kept:
+            for k, v in kept.items():
+                if v is None:
+                    os.environ.pop(k, None)
+                else:
+                    os.environ[k] = v
         self.out.drain()
-        self.wire.event("done", id=q["id"])
-        self.wire.current = None
+        wire.send('{"ev":"done","id":%d}' % cell)
+        wire.current = None
 
     def meant(self, cell):
         """Whether the SIGINT that came before this cell had begun was for it: its line was sent before the signal."""

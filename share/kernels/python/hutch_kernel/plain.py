@@ -176,7 +176,11 @@ class Shell:
         if ns.get("_") is not value:
             ns["___"], ns["__"], ns["_"] = ns.get("__", ""), ns.get("_", ""), value
         ns["_%d" % self.count] = ns["Out"][self.count] = value
-        self.publish_data(rich.bundle(value), main=True)
+        if type(value) in rich.ONE_LINE:
+            self.out.flush()
+            self.wire.value(repr(value))
+        else:
+            self.publish_data(rich.bundle(value), main=True)
 
     # ---- running ----
     def begin(self, code):

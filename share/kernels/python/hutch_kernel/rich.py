@@ -12,6 +12,7 @@ import math
 import pprint
 import sys
 
+ONE_LINE = frozenset((bool, int, float, str))  # kinds that have nothing but their text, which is repr()
 JSON_DEPTH = 24  # hutchd reads 32 levels, some of them are its own
 REPRS = (
     ("_repr_html_", "text/html"),
@@ -185,7 +186,7 @@ class Figures:
 
     def show(self):
         helpers = sys.modules.get("matplotlib._pylab_helpers")
-        if not helpers:
+        if not helpers or not helpers.Gcf.figs:
             return
         for manager in helpers.Gcf.get_all_fig_managers():
             fig = manager.canvas.figure
@@ -245,6 +246,7 @@ def helpers(show_figures, publish):
             """Show all figures in the results of this cell."""
             show_figures()
         module.show = show
+        module.install_repl_displayhook = lambda: None  # draws after every cell what nobody looks at, and costs IPython's whole way for each
         module.ioff()
 
     def image(module):

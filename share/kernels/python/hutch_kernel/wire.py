@@ -21,6 +21,8 @@ BUNDLE_MAX = 12 << 20  # of one result
 
 def clean(text):
     """Text that JSON readers everywhere take: no NUL, no lone surrogates."""
+    if text.isascii() and "\0" not in text:
+        return text
     if "\0" in text:
         text = text.replace("\0", "\ufffd")
     try:
@@ -60,10 +62,13 @@ class Wire:
             if main:
                 self.sending = True
             try:
-                line, self.held = self.held + line, ""
-                data = memoryview(line.encode("ascii") + b"\n")
-                while data:
-                    data = data[os.write(self.fd, data):]
+                line, self.held = self.held + line + "\n", ""
+                data = line.encode("ascii")
+                n = os.write(self.fd, data)
+                if n < len(data):
+                    data = memoryview(data)
+                    while n < len(data):
+                        n += os.write(self.fd, data[n:])
             except OSError:
                 os._exit(0)  # nobody is there any more
             finally:
@@ -91,18 +96,15 @@ class Wire:
         return "".join(parts) + "}"
 
     def text(self, stream, text):
-        if self.current is None:
+        cell = self.current
+        if cell is None:
             return  # printed by a thread after its cell had ended
         text = clean(text)
         for at in range(0, len(text), PIECE):
-            self.event("out", id=self.current, stream=stream, text=text[at:at + PIECE])
+            self.send('{"ev":"out","id":%d,"stream":"%s","text":%s}' % (cell, stream, quote(text[at:at + PIECE])))
 
     def result(self, data, main):
         if self.current is None or not data:
-            return
-        text = data.get("text/plain")
-        if len(data) == 1 and text is not None and len(text) < PIECE:  # most of them
-            self._result({"text/plain": clean(text)}, main, {})
             return
         kept, omitted, total = {}, {}, 0
         for mime in sorted(data, key=lambda m: (m != "text/plain", len(data[m]))):
@@ -118,6 +120,14 @@ class Wire:
         if not kept:
             kept["text/plain"] = "[hutch: a result of %d characters was left out]" % sum(omitted.values())
         self._result(kept, main, {"omitted": omitted} if omitted else {})
+
+    def value(self, text):
+        """The cell's value, if that has nothing but a text."""
+        cell = self.current
+        if cell is None or self.child or len(text) > PIECE:
+            self.result({"text/plain": text}, True)
+        else:
+            self.hold('{"ev":"result","id":%d,"main":true,"data":{"text/plain":%s}}' % (cell, quote(clean(text))))
 
     def _result(self, data, main, fields):
         line = self.line("result", id=self.current, main=main, data=data, **fields)
@@ -187,9 +197,11 @@ class Output:
         self.wire = wire
         self.lock = threading.RLock()
         self.name, self.parts, self.size = None, [], 0
-        self.wake = threading.Event()
+        self.quiet = threading.Lock()  # open: there is something for the flusher
+        self.quiet.acquire()
         self.raw = {}  # reading end -> (stream name, decoder)
         self.poll = select.poll()  # of these, for whoever has the lock
+        self.fed = False  # something came through them since the last cell's end
         self.fflush = None
         self.stdout = Stream(self, "stdout", 1)
         self.stderr = Stream(self, "stderr", 2)
@@ -230,9 +242,8 @@ class Output:
             self.size += len(text)
             if self.size >= PIECE:
                 self.flush()
-                return
-        if not self.wake.is_set():
-            self.wake.set()
+            elif self.quiet.locked():
+                self.quiet.release()
 
     def flush(self):
         if not self.parts or self.wire.child:
@@ -244,9 +255,9 @@ class Output:
 
     def _flusher(self):
         while True:
-            self.wake.wait()
+            self.quiet.acquire()
             time.sleep(DELAY)
-            self.wake.clear()
+            self.quiet.acquire(False)  # what came meanwhile goes now
             self.flush()
 
     def _take(self):
@@ -262,7 +273,7 @@ class Output:
                         break
                     if not b:
                         break
-                    any_ = True
+                    any_ = self.fed = True
                     text = decoder.decode(b)
                     if text:
                         self.put(name, 0, text)
@@ -288,9 +299,11 @@ class Output:
                 pass
         with self.lock:
             self._take()
-            for name, decoder in self.raw.values():
-                rest = decoder.decode(b"", True)
-                decoder.reset()
-                if rest:
-                    self.put(name, 0, rest)
+            if self.fed:
+                self.fed = False
+                for name, decoder in self.raw.values():
+                    rest = decoder.decode(b"", True)
+                    decoder.reset()
+                    if rest:
+                        self.put(name, 0, rest)
             self.flush()
