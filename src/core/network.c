@@ -343,7 +343,7 @@ void network_env(const struct sandbox *sb, struct kv *env)
 }
 
 /* The mode of the strictest ceiling that is tighter than open, and whose it is; NULL: none takes anything. */
-static const char *limited(const struct sandbox *sb, const char **ret_whose)
+static const char *strictest(const struct sandbox *sb, const char **ret_whose)
 {
     const struct tenant *t = tenant_find(&sb->core->tenants, sandbox_tenant(sb));
     const struct { const char *text, *whose; } all[] = {{sb->core->cfg.ceiling, "operator's ceiling"}, {t ? t->ceiling : NULL, "operator's ceiling for this tenant"}};
@@ -360,6 +360,14 @@ static const char *limited(const struct sandbox *sb, const char **ret_whose)
         policy_unref(p);
     }
     return mode;
+}
+
+const char *network_limited(const struct sandbox *sb, char say[NETWORK_LIMITED_TEXT])
+{
+    const char *whose = "", *mode = strictest(sb, &whose);
+    if (mode)
+        (void)snprintf(say, NETWORK_LIMITED_TEXT, "the %s (mode %s) applies as well: what it does not allow stays closed", whose, mode);
+    return mode ? say : NULL;
 }
 
 /* Where the presets lead on this host, once they are known. */
@@ -387,7 +395,7 @@ void network_put(struct jw *w, const struct sandbox *sb)
 {
     struct err e;
     auto_json obj = json_parse_obj(sb->net->text, strlen(sb->net->text), &e);
-    const char *whose = "", *ceiling = limited(sb, &whose);
+    char say[NETWORK_LIMITED_TEXT];
     jw_obj(w);
     for (void *it = obj ? json_first(obj) : NULL; it; it = json_next(obj, it)) {
         auto_buf text = {0};
@@ -396,11 +404,8 @@ void network_put(struct jw *w, const struct sandbox *sb)
         jw_raw(w, (struct str){text.p, text.n});
     }
     put_leads_to(w, sb);
-    if (ceiling) {
-        char say[160];
-        (void)snprintf(say, sizeof say, "the %s (mode %s) applies as well: what it does not allow stays closed", whose, ceiling);
+    if (network_limited(sb, say))
         jw_kv_str(w, "limited", say);
-    }
     jw_end(w);
 }
 

@@ -28,6 +28,8 @@ void network_spec_free(struct network_spec *s);
 void network_copy(const struct sandbox *sb, struct network_spec *ret); /* the same for another sandbox, literal values too */
 
 void network_put(struct jw *w, const struct sandbox *sb); /* one object: the policy, and what the operator's ceiling takes from it */
+#define NETWORK_LIMITED_TEXT 160
+const char *network_limited(const struct sandbox *sb, char say[NETWORK_LIMITED_TEXT]); /* that a ceiling takes from its policy, as a sentence; NULL: none does */
 enum policy_mode network_mode(const struct sandbox *sb);
 
 typedef void network_cb(void *arg, const struct err *e, uint64_t cut);

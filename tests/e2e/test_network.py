@@ -266,6 +266,31 @@ def rules_of_e2b_reach_the_server(t):
 
 @TIERS
 @gated
+def e2bs_default_is_open_behind_the_gate(t):
+    o = t.outside
+    made = t.c.post("/sandboxes", {"templateID": "base", "metadata": {"hutch.isolation": t.tier}})
+    t.cleanup_later(lambda: t.c.delete(f"/sandboxes/{made['sandboxID']}"))
+    box = t.c.box(made["sandboxID"])
+    closed = ["10.0.0.1", "192.168.1.1", "169.254.169.254", "100.100.100.200", "10.77.0.1", "fd00:ec2::254", "::ffff:10.0.0.1"]
+    r = inside(box, """
+        R["web"] = http("allowed.test")[0]
+        R["tls"] = tls("allowed.test", "allowed.test")[0]
+        R["addr"] = http(O.web)[0]
+        R["closed"] = {a: http(a, wait=5)[0] for a in O.closed}
+        R["private name"] = query("private.test")[1]
+        R["udp"] = udp((O.web, 7777))
+    """, web=o.ip(), closed=closed)
+    equal((r["web"], r["tls"], r["addr"], r["private name"]), (200, 200, 200, []))
+    equal({a: v for a, v in r["closed"].items() if v not in (0, 403)}, {})
+    true(r["udp"] not in ("x", "TIMEOUT"), r["udp"])
+    lacks(made, "networkLimited")
+    for want in ({"kind": "open", "name": "allowed.test", "port": 80}, {"kind": "open", "name": "allowed.test", "port": 443}, {"kind": "deny", "addr": "169.254.169.254"},
+                 {"kind": "deny", "addr": "10.0.0.1"}, {"kind": "deny", "type": "udp"}, {"kind": "dns", "name": "private.test"}):
+        logged(t, box, **want)
+
+
+@TIERS
+@gated
 def tools_trust_the_gate_where_it_looks_inside(t):
     box = t.box(network={"allow": [{"domain": "api.allowed.test", "methods": ["GET"], "paths": ["/v1/"]}]})
     r = box.exec(["sh", "-c", "for u in /v1/x /v2/x; do curl -sS -o /dev/null -w '%{http_code} ' https://api.allowed.test$u; done;"
@@ -307,6 +332,11 @@ def ceiling_wins_and_says_so(t):
     contains(box.info()["network"]["limited"], "mode none")
     equal(inside(box, "R['x'] = http('1.2.3.4')[0]")["x"], 403)
     logged(t, box, kind="deny", rule="ceiling host…")
+    made = t.c.post("/sandboxes", {"templateID": "base", "metadata": {"hutch.isolation": t.tier}})  # E2B's default is the open internet
+    t.cleanup_later(lambda: t.c.delete(f"/sandboxes/{made['sandboxID']}"))
+    contains(made["networkLimited"], "mode none")
+    contains(t.c.get(f"/sandboxes/{made['sandboxID']}")["networkLimited"], "mode none")
+    equal(inside(t.c.box(made["sandboxID"]), "R['x'] = http('1.2.3.4')[0]")["x"], 403)
 
 
 @TIERS

@@ -23,6 +23,14 @@ static const char *alias_of(const struct sandbox *sb)
     return alias ? alias : sb->template_name;
 }
 
+/* Not of E2B's: an operator's ceiling wins over what was asked for, and over the open internet that is the default. */
+static void put_limited(struct jw *w, const struct sandbox *sb)
+{
+    char say[NETWORK_LIMITED_TEXT];
+    if (network_limited(sb, say))
+        jw_kv_str(w, "networkLimited", say);
+}
+
 void e2b_put_sandbox(struct jw *w, struct api *a, const struct sandbox *sb)
 {
     const char *domain = core_config(api_core(a))->domain;
@@ -36,6 +44,7 @@ void e2b_put_sandbox(struct jw *w, struct api *a, const struct sandbox *sb)
         jw_kv_str(w, "envdAccessToken", sb->token);
     jw_kv_str(w, "trafficAccessToken", kv_get(&sb->options, "e2b.traffic_token"));
     jw_kv_str(w, "domain", *domain ? domain : NULL);
+    put_limited(w, sb);
     jw_end(w);
 }
 
@@ -81,6 +90,7 @@ void put_listed(struct jw *w, const struct sandbox *sb, bool detail)
             jw_kv_null(w, "allowInternetAccess");
         if (net)
             jw_kv_raw(w, "network", str_of(net));
+        put_limited(w, sb);
         jw_kv_obj(w, "lifecycle");
         jw_kv_str(w, "onTimeout", on_timeout_name(sb->on_timeout));
         jw_kv_bool(w, "autoResume", sb->life.auto_resume);

@@ -299,6 +299,9 @@ static void on_changed(void *arg, const struct err *e, uint64_t cut)
         sandbox_set_option(sb, "e2b.network", g->text);
         sandbox_set_option(sb, "e2b.internet", g->internet);
     }
+    char say[NETWORK_LIMITED_TEXT];
+    if (sb && network_limited(sb, say))
+        (void)http_header(g->r.s, "X-Hutch-Network-Limited", say);
     reply_none(g->r.s);
     req_end(&g->r);
 }
