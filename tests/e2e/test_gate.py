@@ -43,7 +43,7 @@ def dies_and_comes_back(t):
     contains(p.collect()["stdout"], b"ended", "the stream that was open went on")
 
 
-@tiers("container")
+@TIERS
 @gated
 @timeout(90)
 def what_cannot_be_set_starts_nothing(t):

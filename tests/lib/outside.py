@@ -19,6 +19,7 @@ for; o.hits: what reached a server, each a dict(addr, port, data).
 """
 import atexit
 import ctypes
+import gzip
 import json
 import os
 import shutil
@@ -276,7 +277,8 @@ class Outside:
         self._http(tls, me)
 
     def _http(self, c, me):
-        """Answers with what it saw, as JSON. /redirect?URL sends there; /echo?TEXT answers TEXT; /slow keeps sending."""
+        """Answers with what it saw, as JSON. /redirect?URL sends there; /echo?TEXT answers TEXT; /slow keeps sending; /ws changes to an echo;
+        /tell tells the Authorization it got in a header and byte by byte, packed if the client takes that."""
         data = b""
         while True:
             while b"\r\n\r\n" not in data:
@@ -307,6 +309,16 @@ class Outside:
                     c.sendall(b"2\r\n.\n\r\n")
                     time.sleep(0.1)
                 return
+            if path == "/ws":
+                c.sendall(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+                return self._echo(c, me)
+            if path == "/tell":
+                out, packed = headers.get("authorization", "").encode(), "gzip" in headers.get("accept-encoding", "")
+                c.sendall(b"HTTP/1.1 200 OK\r\nX-Saw: " + out + b"\r\nTransfer-Encoding: chunked\r\n" + (b"Content-Encoding: gzip\r\n" if packed else b"") + b"\r\n")
+                for b in gzip.compress(out) if packed else out:
+                    c.sendall(b"1\r\n%c\r\n" % b)
+                c.sendall(b"0\r\n\r\n")
+                continue
             kind = "application/json"
             page = self.site(method, path, headers, body) if self.site else None
             out = page[1] if page else path[6:].encode() if path.startswith("/echo?") else json.dumps(
