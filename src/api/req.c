@@ -56,6 +56,18 @@ void req_fail(struct req *r, const struct err *e, enum about about)
     req_end(r);
 }
 
+void req_none(struct req *r, const struct err *e, enum about about)
+{
+    if (!req_back(r))
+        return;
+    if (e) {
+        req_fail(r, e, about);
+        return;
+    }
+    reply_none(r->s);
+    req_end(r);
+}
+
 void reply_json(struct http_stream *s, int status, struct buf *json)
 {
     http_reply_buf(s, status, "application/json", json);

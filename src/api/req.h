@@ -30,6 +30,7 @@ void req_hold(struct req *r);
 bool req_back(struct req *r); /* false: the request is over, do nothing */
 void req_end(struct req *r);  /* again: nothing */
 void req_fail(struct req *r, const struct err *e, enum about about);         /* problem, then end */
+void req_none(struct req *r, const struct err *e, enum about about);         /* the end of a unary call: 204 or the problem */
 void req_json(struct req *r, int status, struct buf *json);                  /* reply, then end; takes the bytes */
 void reply_json(struct http_stream *s, int status, struct buf *json);        /* takes the bytes */
 void reply_none(struct http_stream *s);                                      /* 204 */

@@ -267,14 +267,7 @@ static void on_killed(void *arg, struct sandbox *sb, const struct err *e)
 {
     struct req *r = arg;
     (void)sb;
-    if (!req_back(r))
-        return;
-    if (e) {
-        e2b_req_fail(r, e);
-        return;
-    }
-    reply_none(r->s);
-    req_end(r);
+    e2b_req_none(r, e);
 }
 
 void e2b_delete(struct http_stream *s, void *a)

@@ -32,6 +32,7 @@ bool e2b_path(struct str path);                                   /* a path of t
 bool e2b_cors(struct http_stream *s);                             /* adds the headers; true: it was a preflight and is answered */
 void e2b_fail(struct http_stream *s, const struct err *e);
 void e2b_req_fail(struct req *r, const struct err *e);
+void e2b_req_none(struct req *r, const struct err *e); /* the end of a unary call: 204 or the problem */
 void e2b_body(struct http_stream *s, struct api *a, void (*fn)(struct http_stream *s, void *api, const char *p, size_t n));
 
 /* -- idempotency.c -- */

@@ -47,6 +47,18 @@ void e2b_req_fail(struct req *r, const struct err *e)
     req_end(r);
 }
 
+void e2b_req_none(struct req *r, const struct err *e)
+{
+    if (!req_back(r))
+        return;
+    if (e) {
+        e2b_req_fail(r, e);
+        return;
+    }
+    reply_none(r->s);
+    req_end(r);
+}
+
 void e2b_body(struct http_stream *s, struct api *a, void (*fn)(struct http_stream *, void *, const char *, size_t))
 {
     http_body_collect(s, PARAM_BODY_MAX, fn, a);

@@ -180,14 +180,7 @@ void e2b_snapshots(struct http_stream *s, void *a)
 static void on_deleted(void *arg, const struct err *e)
 {
     struct req *r = arg;
-    if (!req_back(r))
-        return;
-    if (e) {
-        e2b_req_fail(r, e);
-        return;
-    }
-    reply_none(r->s);
-    req_end(r);
+    e2b_req_none(r, e);
 }
 
 bool e2b_snapshot_delete(struct http_stream *s, struct api *a, const char *text)

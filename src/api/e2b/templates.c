@@ -182,14 +182,7 @@ void e2b_template_alias(struct http_stream *s, void *a)
 static void on_removed(void *arg, const struct err *e)
 {
     struct req *r = arg;
-    if (!req_back(r))
-        return;
-    if (e) {
-        e2b_req_fail(r, e);
-        return;
-    }
-    reply_none(r->s);
-    req_end(r);
+    e2b_req_none(r, e);
 }
 
 static bool shared_core(struct e2b *x, const struct e2b_template *not, const char *core_id)

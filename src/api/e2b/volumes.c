@@ -131,14 +131,7 @@ static void on_deleted(void *arg, struct volume *v, const struct err *e)
 {
     struct req *r = arg;
     (void)v;
-    if (!req_back(r))
-        return;
-    if (e) {
-        e2b_req_fail(r, e);
-        return;
-    }
-    reply_none(r->s);
-    req_end(r);
+    e2b_req_none(r, e);
 }
 
 void e2b_volume_delete(struct http_stream *s, void *a)

@@ -134,14 +134,7 @@ void processes_stream(struct http_stream *s, void *arg)
 static void on_unary(void *arg, const struct err *e)
 {
     struct req *r = arg;
-    if (!req_back(r))
-        return;
-    if (e) {
-        req_fail(r, e, ABOUT_PROCESS);
-        return;
-    }
-    reply_none(r->s);
-    req_end(r);
+    req_none(r, e, ABOUT_PROCESS);
 }
 
 static void settle(struct req *r, int failed, const struct err *e)

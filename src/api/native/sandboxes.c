@@ -428,14 +428,7 @@ static void on_killed(void *arg, struct sandbox *sb, const struct err *e)
 {
     struct req *r = arg;
     (void)sb;
-    if (!req_back(r))
-        return;
-    if (e) {
-        req_fail(r, e, ABOUT_SANDBOX);
-        return;
-    }
-    reply_none(r->s);
-    req_end(r);
+    req_none(r, e, ABOUT_SANDBOX);
 }
 
 void sandboxes_delete(struct http_stream *s, void *a)

@@ -184,14 +184,7 @@ void usage_get(struct http_stream *s, void *a)
 static void on_over(void *arg, const struct err *e)
 {
     struct req *r = arg;
-    if (!req_back(r))
-        return;
-    if (e) {
-        req_fail(r, e, ABOUT_SNAPSHOT);
-        return;
-    }
-    reply_none(r->s);
-    req_end(r);
+    req_none(r, e, ABOUT_SNAPSHOT);
 }
 
 void snapshots_delete(struct http_stream *s, void *a)

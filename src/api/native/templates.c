@@ -75,14 +75,7 @@ void templates_get(struct http_stream *s, void *a)
 static void on_removed(void *arg, const struct err *e)
 {
     struct req *r = arg;
-    if (!req_back(r))
-        return;
-    if (e) {
-        req_fail(r, e, ABOUT_TEMPLATE);
-        return;
-    }
-    reply_none(r->s);
-    req_end(r);
+    req_none(r, e, ABOUT_TEMPLATE);
 }
 
 void templates_delete(struct http_stream *s, void *a)

@@ -158,14 +158,7 @@ static void on_deleted(void *arg, struct volume *v, const struct err *e)
 {
     struct req *r = arg;
     (void)v;
-    if (!req_back(r))
-        return;
-    if (e) {
-        req_fail(r, e, ABOUT_VOLUME);
-        return;
-    }
-    reply_none(r->s);
-    req_end(r);
+    req_none(r, e, ABOUT_VOLUME);
 }
 
 void volumes_delete(struct http_stream *s, void *a)
