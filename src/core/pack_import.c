@@ -4,6 +4,7 @@
 #include "backend/vm/vm.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "core/internal.h"
 #include "core/pack.h"
@@ -86,6 +87,7 @@ static void row_stored(void *arg, const struct err *e)
         im->rc = -1, im->err = *e;
     if (--im->rows)
         return;
+    fault("import.stored");
     struct snapshot *s = map_get(&im->core->snapshots, st->id[st->n - 1]);
     if (im->rc || im->dead) {
         unmake(im);
@@ -149,6 +151,7 @@ static void tree_built(void *arg, const struct template *t, const struct err *e)
         over(im, NULL, &why);
         return;
     }
+    fault("import.built");
     (void)snprintf(im->stage.template_id, sizeof im->stage.template_id, "%s", t->id);
     add_rows(im, t->id); /* the template's builder lets go of it in this turn */
 }
@@ -161,6 +164,7 @@ static void published(void *arg)
     struct core *c = im->core;
     struct err e = im->err;
     im->busy = false;
+    fault("import.placed");
     bool made = st->published && st->pack->vm && !st->reuse;
     if (made)
         (void)template_adopt(c, &st->template); /* goes again below, if nobody comes to stand on it */

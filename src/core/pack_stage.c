@@ -1,6 +1,7 @@
 #include "core/pack_stage.h"
 #include "backend/vm/vm.h"
 #include "base/cleanup.h"
+#include "base/fault.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -258,6 +259,7 @@ static int rename_all(struct pack_stage *s, struct err *e)
     if (s->pack->vm && !s->reuse && (renameat2(s->dir, "t", s->templates, s->template_id, RENAME_NOREPLACE) || fsync(s->templates)))
         return err_sys(e, errno, "putting a template in place");
     s->published = true;
+    fault("import.template");
     for (unsigned i = 0; i < s->n; i++) {
         char name[16];
         (void)snprintf(name, sizeof name, "%u", i);
@@ -275,6 +277,7 @@ int pack_stage_publish(struct pack_stage *s, struct err *e)
 {
     if (pack_reader_end(s->reader, e))
         return -1;
+    fault("import.whole");
     if (s->pack->vm && ((!s->reuse && settle_template(s, e)) || settle_machines(s, e)))
         return -1;
     if (!s->pack->vm && settle_container(s, e))

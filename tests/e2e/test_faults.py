@@ -5,6 +5,7 @@ import re
 
 from hutchtest import *
 from keeper import keeper, told
+from packs import export, take
 
 # step -> what leads there: the operation under which the daemon dies
 STEPS = {
@@ -21,6 +22,7 @@ STEPS = {
         "asleep": ("snapshot.copied", "snapshot.stored"),
         "fork": ("snapshot.copied", "snapshot.published", "fork.taken", "create.started", "create.stored", "fork.born"),
         "rollback": ("rollback.started", "rollback.configured", "rollback.stored"),
+        "import": ("import.whole", "import.template", "import.placed", "import.stored"),
         "unlist": ("forget.unlisted",),
         "forget": ("forget.stored", "forget.moved", "forget.removed"),
         "last": ("delete.removed", "ended.stored", "forget.stored", "forget.moved"),
@@ -37,10 +39,11 @@ STEPS = {
         "asleep": ("snapshot.copied", "snapshot.stored"),
         "fork": ("snapshot.copied", "snapshot.published", "fork.taken", "create.started", "create.stored", "fork.born", "forget.stored"),
         "rollback": ("rollback.started", "rollback.configured", "rollback.stored"),
+        "import": ("import.whole", "import.template", "import.placed", "import.built", "import.stored"),
         "forget": ("forget.stored", "forget.moved", "forget.removed"),
     },
 }
-COPIES = ("snapshot", "asleep", "fork", "rollback", "unlist", "forget", "last")
+COPIES = ("snapshot", "asleep", "fork", "rollback", "import", "unlist", "forget", "last")
 FILES = {f"/home/user/tree/{i}": os.urandom(5000 * i) for i in range(1, 4)}
 
 
@@ -155,6 +158,12 @@ class CopyFault(Fault):
             self.box.snapshot(name="s")
             self.box.put("/home/user/tree/later", b"later")
             self.box.ok("sync")
+        if self.op == "import":
+            self.box.snapshot(name="s")
+            self.pack = os.path.join(self.t.d.top, "pack")
+            export(self.t.d, "s", self.pack)
+            c.delete("/v1/snapshots/s")
+            self.templates = self.has_templates()
         if self.op == "asleep":
             self.box.pause()
         elif self.op == "unlist":
@@ -165,7 +174,10 @@ class CopyFault(Fault):
     def call(self):
         c = self.t.c
         {"snapshot": lambda: self.box.snapshot(name="s"), "asleep": lambda: self.box.snapshot(name="s"), "fork": lambda: self.box.fork(count=2), "rollback": lambda: self.box.rollback("s"),
-         "unlist": lambda: c.delete("/v1/snapshots/s"), "forget": lambda: c.delete("/v1/snapshots/s"), "last": lambda: self.kids[0].kill()}[self.op]()
+         "import": lambda: take(c, self.pack), "unlist": lambda: c.delete("/v1/snapshots/s"), "forget": lambda: c.delete("/v1/snapshots/s"), "last": lambda: self.kids[0].kill()}[self.op]()
+
+    def has_templates(self):
+        return sorted(os.listdir(os.path.join(self.t.d.home, "templates")))
 
     def held(self):
         return sorted(os.listdir(os.path.join(self.t.d.home, "snapshots")))
@@ -191,9 +203,9 @@ class CopyFault(Fault):
             equal(told(box, self.pid, "?").split()[1:], self.first[1:], f"{self.what}: its memory")
 
     def whole(self):
-        c, before = self.t.c, self.step.split(".")[1] in ("begun", "frozen", "copied", "thawed", "published")
+        c, before = self.t.c, self.step.split(".")[1] in ("begun", "frozen", "copied", "thawed", "published", "whole", "template", "placed", "built")
         listed = [s["id"] for s in c.get("/v1/snapshots")["snapshots"]]
-        if self.op in ("snapshot", "asleep", "rollback"):
+        if self.op in ("snapshot", "asleep", "rollback", "import"):
             equal(len(listed), 0 if self.op != "rollback" and before else 1, f"{self.what}: whether there is a snapshot")
         else:
             equal(listed, [], f"{self.what}: snapshots")
@@ -209,7 +221,7 @@ class CopyFault(Fault):
             true(self.kids, f"{self.what}: a child that was stored is there")
         for kid in self.kids:
             self.check(kid, memory=self.back(kid) and self.t.tier == "vm")
-        if self.op in ("snapshot", "asleep") and listed:
+        if self.op in ("snapshot", "asleep", "import") and listed:
             kid = c.create(snapshot="s")
             self.check(kid, memory=self.t.tier == "vm")
             kid.kill()
@@ -220,17 +232,20 @@ class CopyFault(Fault):
         for b in (self.box, *self.kids):
             b.kill()
         until(lambda: self.held() == [], 20, f"{self.what}: the files of snapshots go")
+        if self.op == "import":
+            until(lambda: self.has_templates() == self.templates, 20, f"{self.what}: its template goes")
+            os.unlink(self.pack)
         until(lambda: not os.listdir(os.path.join(self.t.d.home, "boxes")), 20, f"{self.what}: the folders go")
 
 
 def turns(t):
     """All steps with both deaths when there is time; otherwise each with one of them, and of a VM's every other step, of its copies
-    one each."""
+    and of packs one each."""
     for n, (op, steps) in enumerate(STEPS[t.tier].items()):
         for i, step in enumerate(steps):
             if SLOW:
                 yield from ((op, step, False), (op, step, True))
-            elif t.tier == "container":
+            elif t.tier == "container" and op != "import":
                 yield op, step, i % 2 == 1
             elif op in COPIES:
                 if i == len(steps) // 2:

@@ -1,21 +1,15 @@
 """Snapshots as signed files: out of one home, into another, and nothing but what was signed."""
 import contextlib
 import glob
+import http.client
 import json
 import os
-import struct
 import subprocess
 
 import daemon as _daemon
 from hutchtest import *
 from keeper import keeper, told
-
-HEAD = 108
-
-
-def hutch(d, *args, seconds=300):
-    p = subprocess.run([_daemon.program("hutch"), *args], env=d.env, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds)
-    return p.returncode, p.stdout.decode(), p.stderr.decode()
+from packs import HEAD, export, hutch, take
 
 
 @contextlib.contextmanager
@@ -39,20 +33,6 @@ def trust(a, b):
     return key
 
 
-def export(d, name, to):
-    rc, _, err = hutch(d, "snapshot", "export", name, "-o", to)
-    equal((rc, err), (0, ""))
-    with open(to, "rb") as f:
-        head = f.read(HEAD)
-        equal(head[:8], b"HUTCHPK\1")
-        return json.loads(f.read(struct.unpack("<I", head[8:12])[0]))
-
-
-def take(c, path, **query):
-    with open(path, "rb") as f:
-        return c.call("POST", "/v1/snapshots/import", query=query, body=f, headers={"Content-Length": str(os.path.getsize(path))}, deadline=300).json()
-
-
 def refused(d, code, path, **query):
     """It is refused, and leaves nothing."""
     before = left(d)
@@ -63,6 +43,31 @@ def refused(d, code, path, **query):
 
 def left(d):
     return sorted(glob.glob(d.home + "/snapshots/*") + glob.glob(d.home + "/snapshots/.*") + glob.glob(d.home + "/templates/*"))
+
+
+def dies(d, pack, *steps):
+    """The daemon is killed at these steps of an import: the next start leaves nothing of it."""
+    d.shutdown()
+    d.env["HUTCH_FAULT"] = d.top + "/fault"
+    before = left(d)
+    for step in steps:
+        d.start(settle=False)
+        with open(d.env["HUTCH_FAULT"], "w") as f:
+            f.write(step)
+        pid = d.pid
+        try:
+            take(d.client, pack)
+            raise AssertionError(f"the daemon outlived {step}")
+        except (OSError, Late, Untyped, http.client.HTTPException):
+            pass  # the connection broke with the daemon
+        d.wait_gone(pid, 60)
+        os.unlink(d.env["HUTCH_FAULT"])
+        d.start(settle=False)
+        until(lambda: left(d) == before, 20, f"{step}: nothing of it stays: {left(d)} after {before}")
+        equal(d.client.get("/v1/snapshots")["snapshots"], [], step)
+        d.shutdown()
+    del d.env["HUTCH_FAULT"]
+    d.start(settle=False)
 
 
 def changed(path, to, at, byte=None):
@@ -130,8 +135,9 @@ def a_machine_moves_with_its_memory(t):
         there.kill()
         d.client.delete("/v1/snapshots/moment")
         until(lambda: not glob.glob(d.home + "/snapshots/*"), 20, "the layer went with it")
-        # A home that has not the template gets it, for this alone.
+        # A home that has not the template gets it, for this alone: all of it or nothing, also if the daemon dies on the way.
         d.client.delete("/v1/templates/base")
+        dies(d, pack, *(("import.whole", "import.template", "import.placed") if SLOW else ("import.template",)))
         rc, out, err = hutch(d, "snapshot", "import", pack, "--name", "other")
         equal(rc, 0, err)
         other = d.client.get("/v1/snapshots/" + out.strip())
@@ -154,6 +160,40 @@ def a_machine_moves_with_its_memory(t):
     with second_home(HUTCH_PACK_MAX="1") as d:
         trust(t.d, d)
         contains(refused(d, "too_large", pack), "HUTCH_PACK_MAX")
+
+
+@tiers("vm")
+@own_daemon(HUTCH_POOL_VM=0, HUTCH_POOL_PRESTARTED=0, HUTCH_POOL_CONTAINER=0)
+@timeout(400)
+def a_machine_of_another_host_is_refused_by_what_differs(t):
+    """Signed by one who is trusted, but made elsewhere: what the home says of the machine is changed before it is packed."""
+    pack, box = t.d.top + "/pack", t.box()
+    box.put("f", b"0")
+    s = t.snapshot(box, name="moment")
+    t.snapshot(box, name="files", memory=False)
+    manifest, = glob.glob(f"{t.d.home}/templates/{s['template_id']}/vm/*/manifest.json")
+    with open(manifest) as f:
+        true_text = f.read()
+    own = os.stat(manifest)
+
+    def say(**members):
+        with open(manifest + ".new", "w") as f:
+            f.write(json.dumps({**json.loads(true_text), **members}))
+        os.chown(manifest + ".new", own.st_uid, own.st_gid)
+        os.rename(manifest + ".new", manifest)  # never into the file: other homes have it too
+
+    say(qemu="9.9.9")
+    export(t.d, "moment", pack)
+    contains(refused(t.d, "conflict", pack, name="other"), "another QEMU")
+    # Files alone do not care which kernel and agent ran before.
+    say(kernel="1.0.0", agent="0" * 64)
+    export(t.d, "files", pack)
+    got = take(t.c, pack, name="other")
+    kid = t.create(snapshot="other", deadline=120)
+    equal((kid.info()["start"]["path"], kid.get("f")), ("boot", b"0"))
+    kid.kill()
+    t.c.delete("/v1/snapshots/" + got["id"])
+    say()
 
 
 @tiers("container")

@@ -1,4 +1,6 @@
 """Whatever dies, whenever: what still runs is taken over, what is gone is said with its reason, nothing is left."""
+import glob
+import json
 import os
 import random
 import signal
@@ -7,6 +9,7 @@ import time
 
 import daemon as _daemon
 from hutchtest import *
+from keeper import keeper
 
 TICK = "i=0; while :; do i=$((i+1)); echo tick-$i; sleep 0.05; done"
 
@@ -563,3 +566,58 @@ def full_home_disk_is_typed(t):
     for b in t.boxes:
         b.kill()
     t.create(isolation="container").ok(["true"])
+
+
+def of_another_emulator(d):
+    """Make a home look as if all its machines had been made under another QEMU: other keys, other words in the manifests."""
+    def edit(path, change):
+        own = os.stat(path)
+        with open(path) as f:
+            o = json.load(f)
+        change(o)
+        with open(path + ".new", "w") as f:
+            json.dump(o, f)
+        os.chown(path + ".new", own.st_uid, own.st_gid)
+        os.rename(path + ".new", path)  # never into the file: other homes have it too
+
+    def turn(o, member):
+        o[member] = o[member][::-1]
+
+    for path in glob.glob(d.home + "/templates/*/vm/*/manifest.json"):
+        edit(path, lambda o: (turn(o, "key"), o.update(qemu="1.2.3")))
+        os.rename(os.path.dirname(path), os.path.join(os.path.dirname(os.path.dirname(path)), os.path.basename(os.path.dirname(path))[::-1]))
+    for path in glob.glob(d.home + "/boxes/*/machine.json"):
+        edit(path, lambda o: turn(o, "variant"))
+    for path in glob.glob(d.home + "/boxes/*/saved/manifest.json") + glob.glob(d.home + "/snapshots/*/manifest.json"):
+        edit(path, lambda o: (turn(o["machine"], "variant"), o["emulator"].update(qemu="1.2.3")))
+
+
+@tiers("vm")
+@own_daemon(HUTCH_POOL_VM="0", HUTCH_POOL_PRESTARTED="0")
+@timeout(300)
+def another_emulator_costs_memory_and_not_files(t):
+    box, lost = t.box(), t.box()
+    for b in (box, lost):
+        b.put("kept", b"1")
+        b.ok("sync")
+    t.snapshot(box, name="moment")
+    os.kill(box_process(t, lost), signal.SIGKILL)
+    lost.wait_state("failed")
+    box.pause()
+    t.d.shutdown()
+    of_another_emulator(t.d)
+    t.d.start(settle=False)
+    contains(refuses("conflict", box.resume).message, "another version of QEMU")
+    equal(box.info()["state"], "paused")
+    box.resume(memory=False, deadline=120)
+    equal((box.get("kept"), box.info()["start"]["path"]), (b"1", "boot"))
+    # It is a machine of this emulator now, memory and all, although its disk began under the other.
+    _, ask = keeper(box)
+    before = ask()
+    box.pause()
+    box.resume(deadline=120)
+    equal(ask()[1:], before[1:])
+    lost.recover()
+    equal(lost.get("kept"), b"1")
+    contains(refuses("conflict", t.create, snapshot="moment").message, "another version of QEMU")
+    equal(t.create(snapshot="moment", memory=False, deadline=120).get("kept"), b"1")

@@ -78,17 +78,18 @@ int varmanifest_read(const char *p, size_t n, const struct vm_spec *spec, const 
     auto_json j = json_parse_obj(p, n, NULL);
     if (!j)
         return err_set(e, E_CONFLICT, "the VM snapshot's manifest is damaged");
-    if (same_num(j, "format", VM_FORMAT, e) || same_str(j, "key", key, e) || same_str(j, "template", spec->template_id, e) ||
-        same_num(j, "ram_mib", spec->ram_mib, e) || same_num(j, "vcpus", spec->vcpus, e) || same_num(j, "disk_mib", spec->disk_mib, e) ||
-        same_str(j, "accel", id->accel == SP_ACCEL_KVM ? "kvm" : "tcg", e) || same_str(j, "cpu", id->cpu, e) ||
-        same_str(j, "qemu", id->qemu, e))
+    if (same_str(j, "key", key, e) || same_str(j, "template", spec->template_id, e) || same_num(j, "ram_mib", spec->ram_mib, e) ||
+        same_num(j, "vcpus", spec->vcpus, e) || same_num(j, "disk_mib", spec->disk_mib, e))
         return -1;
-    if (*id->agent && (same_str(j, "kernel", id->kernel, e) || same_str(j, "kernel_sums", id->kernel_sums, e) || same_str(j, "agent", id->agent, e)))
+    if (id && (same_num(j, "format", VM_FORMAT, e) || same_str(j, "accel", id->accel == SP_ACCEL_KVM ? "kvm" : "tcg", e) || same_str(j, "cpu", id->cpu, e) ||
+               same_str(j, "qemu", id->qemu, e)))
+        return -1;
+    if (id && *id->agent && (same_str(j, "kernel", id->kernel, e) || same_str(j, "kernel_sums", id->kernel_sums, e) || same_str(j, "agent", id->agent, e)))
         return -1;
     int64_t tsc = 0;
     if (json_i64(j, "tsc_khz", 0, UINT32_MAX, 0, &tsc, NULL))
         return other(e, "tsc_khz");
-    if (id->accel == SP_ACCEL_TCG) { /* the guest's idea of time was set at boot */
+    if (id && id->accel == SP_ACCEL_TCG) { /* the guest's idea of time was set at boot */
         int64_t diff = tsc > id->tsc_khz ? tsc - id->tsc_khz : id->tsc_khz - tsc;
         if (diff * 1000000 > (int64_t)id->tsc_khz * TSC_TOLERANCE_PPM)
             return other(e, "tsc_khz");

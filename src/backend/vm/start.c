@@ -19,6 +19,7 @@ enum how { NEW, RESUME, BOOT };
 struct start {
     struct vm_host *host;
     struct vm_variant *variant;
+    struct varfile disks; /* without a variant: a RAM that begins empty needs nothing else of it */
     enum how how;
     char from[SP_ID];   /* the snapshot it is made of; "": none */
     bool fresh;         /* the box is new: a failure takes its files away */
@@ -47,6 +48,7 @@ static struct start *start_new(struct vm_host *h, enum how how, const char *box_
     s->ram = s->state = s->top = s->mid = s->base = s->check_fd = s->saved.state_fd = s->saved.index_fd = -1;
     for (int i = 0; i < SP_LAYERS_MAX; i++)
         s->layer[i] = -1;
+    varfile_init(&s->disks);
     s->cb = cb;
     s->arg = arg;
     s->req = (struct sp_vm){.limit = lim->limit, .accel = h->ident.accel, .incoming = how != BOOT, .low_priority = lim->low_priority,
@@ -61,6 +63,7 @@ static void start_free(struct start *s)
     int *fds[] = {&s->home, &s->ram, &s->state, &s->top, &s->mid, &s->base, &s->check_fd};
     host_unref(s->host);
     vm_variant_unref(s->variant);
+    varfile_close(&s->disks);
     savedfile_close(&s->saved);
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
         cleanup_fd(fds[i]);
@@ -107,7 +110,7 @@ static int make_overlay(struct start *s)
     s->top = openat(s->home, path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (s->top < 0)
         return err_sys(&s->err, errno, "sandbox disk");
-    return qcow2_create_overlay(s->top, (uint64_t)s->variant->spec.disk_mib << 20, &s->err);
+    return qcow2_create_overlay(s->top, (uint64_t)s->machine.spec.disk_mib << 20, &s->err);
 }
 
 static int open_top(struct start *s)
@@ -140,7 +143,7 @@ static int open_layers(struct start *s)
 /* Own descriptions: QEMU moves offsets and takes locks on them. */
 static int open_variant(struct start *s)
 {
-    const struct varfile *f = &s->variant->file; /* immutable while referenced */
+    const struct varfile *f = s->variant ? &s->variant->file : &s->disks; /* immutable while referenced */
     s->mid = fd_reopen(f->disk_fd, O_RDONLY);
     s->base = fd_reopen(f->base_fd, O_RDONLY);
     if (s->machine.booted) { /* an empty RAM, sealed like any other: the mapping is private */
@@ -157,6 +160,16 @@ static int open_variant(struct start *s)
     return 0;
 }
 
+static int rebuilt(struct err *e) { return err_set(e, E_CONFLICT, "the template's VM snapshot was rebuilt since; what stands on the old one cannot be used"); }
+
+/* A kernel that boots fits every emulator, also one that was not there when its disk began. */
+static int open_disks(struct start *s)
+{
+    if (varfile_open_disks(&s->disks, s->home, &s->machine.spec, s->machine.key, &s->err))
+        return -1;
+    return strcmp(s->disks.disk_sha256, s->machine.disk_sha256) ? rebuilt(&s->err) : 0;
+}
+
 /* NEW: everything. The others: the parts that need the variant. */
 static void files_work(void *arg)
 {
@@ -171,6 +184,8 @@ static void files_work(void *arg)
         s->rc = (s->fresh ? make_overlay(s) : open_top(s)) || open_layers(s) ||
                 (!same && machine_write(s->home, s->req.id, &s->machine, !s->fresh, &s->err));
     }
+    if (!s->rc && !s->variant)
+        s->rc = open_disks(s);
     if (!s->rc)
         s->rc = open_variant(s);
 }
@@ -272,8 +287,8 @@ void vm_start(struct vm_host *h, struct vm_variant *v, const char *box_id, const
 static void on_variant(void *arg, struct vm_variant *v, const struct err *e)
 {
     struct start *s = arg;
-    if (!e && (strcmp(v->file.disk_sha256, s->machine.disk_sha256) || (s->how == RESUME && strcmp(v->file.ram_sha256, s->machine.ram_sha256)))) {
-        s->rc = err_set(&s->err, E_CONFLICT, "the template's VM snapshot was rebuilt since; what stands on the old one cannot be used");
+    if (!e && (strcmp(v->file.disk_sha256, s->machine.disk_sha256) || strcmp(v->file.ram_sha256, s->machine.ram_sha256))) {
+        s->rc = rebuilt(&s->err);
         vm_variant_unref(v);
         start_failed(s);
         return;
@@ -323,8 +338,12 @@ static void look_work(void *arg)
 static void look_done(void *arg)
 {
     struct start *s = arg;
+    if (!s->rc && !s->host->ready)
+        s->rc = err_set(&s->err, E_UNAVAILABLE, "the guest kernel is not there yet");
     if (s->rc || s->host->closed)
         start_failed(s);
+    else if (s->how == BOOT || s->machine.booted)
+        job_run(s->host->conf.jobs, files_work, files_done, s);
     else
         variant_load_key(s->host, &s->machine.spec, s->machine.key, on_variant, s);
 }

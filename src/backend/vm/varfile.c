@@ -363,7 +363,8 @@ static int open_checked(int dir, const char *name, const struct manifest_file *w
     return take_fd(&fd);
 }
 
-int varfile_open(struct varfile *f, int home, const struct vm_spec *spec, const struct vm_identity *id, const char *key, struct err *e)
+/* Its manifest and its two disks; the directory is the caller's to close. */
+static int open_base(struct varfile *f, int home, const struct vm_spec *spec, const struct vm_identity *id, const char *key, struct manifest *m, struct err *e)
 {
     auto_fd tdir = open_template(home, spec->template_id, e);
     if (tdir < 0)
@@ -379,21 +380,38 @@ int varfile_open(struct varfile *f, int home, const struct vm_spec *spec, const 
     auto_free char *text = fd_slurp_at(dir, "manifest.json", MANIFEST_MAX, &n);
     if (!text)
         return err_set(e, E_CONFLICT, "the VM snapshot has no manifest; it must be rebuilt");
-    struct manifest m, base = {0};
-    if (varmanifest_read(text, n, spec, id, key, &m, e))
+    struct manifest base = {0};
+    if (varmanifest_read(text, n, spec, id, key, m, e))
         return -1;
     f->base_fd = openat(tdir, "rootfs.ext4", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (f->base_fd < 0)
         return err_sys(e, errno, "template %s: image", spec->template_id);
     if (base_facts(f->base_fd, &base, e))
         return -1;
-    if (base.base_bytes != m.base_bytes || base.base_mtime_ns != m.base_mtime_ns)
+    if (base.base_bytes != m->base_bytes || base.base_mtime_ns != m->base_mtime_ns)
         return err_set(e, E_CONFLICT, "the template's image changed after its VM snapshot was made; it must be rebuilt");
+    f->disk_fd = open_checked(dir, "disk.qcow2", &m->disk, e);
+    if (f->disk_fd < 0)
+        return -1;
+    memcpy(f->disk_sha256, m->disk.sha256, sizeof f->disk_sha256);
+    return take_fd(&dir);
+}
+
+int varfile_open_disks(struct varfile *f, int home, const struct vm_spec *spec, const char *key, struct err *e)
+{
+    struct manifest m;
+    auto_fd dir = open_base(f, home, spec, NULL, key, &m, e);
+    return dir < 0 ? -1 : 0;
+}
+
+int varfile_open(struct varfile *f, int home, const struct vm_spec *spec, const struct vm_identity *id, const char *key, struct err *e)
+{
+    struct manifest m;
+    auto_fd dir = open_base(f, home, spec, id, key, &m, e);
+    if (dir < 0)
+        return -1;
     f->state_fd = open_checked(dir, "state", &m.state, e);
     if (f->state_fd < 0)
-        return -1;
-    f->disk_fd = open_checked(dir, "disk.qcow2", &m.disk, e);
-    if (f->disk_fd < 0)
         return -1;
     auto_fd ram = openat(dir, "ram", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (ram < 0)
@@ -401,6 +419,5 @@ int varfile_open(struct varfile *f, int home, const struct vm_spec *spec, const 
     f->ram_fd = load_ram(ram, (uint64_t)spec->ram_mib << 20, &m.ram, e);
     f->ram_bytes = m.ram.bytes;
     memcpy(f->ram_sha256, m.ram.sha256, sizeof f->ram_sha256);
-    memcpy(f->disk_sha256, m.disk.sha256, sizeof f->disk_sha256);
     return f->ram_fd < 0 ? -1 : 0;
 }

@@ -67,6 +67,7 @@ void vartmp_drop(struct vartmp *t); /* close; remove what was not published */
 void varfile_remove(int vm_dir, const char *name); /* whoever has it loaded has its files open */
 int varfile_sweep_stale(int home, const struct vm_identity *id); /* stale.c -> how many went */
 int varfile_open(struct varfile *f, int home, const struct vm_spec *spec, const struct vm_identity *id, const char *key, struct err *e);
+int varfile_open_disks(struct varfile *f, int home, const struct vm_spec *spec, const char *key, struct err *e); /* whatever emulator made it */
 
 int fd_reopen(int fd, int flags); /* a new open file description of the same file; -1 + errno */
 
@@ -77,7 +78,8 @@ struct manifest { struct manifest_file state, disk, ram; uint64_t base_bytes; in
 struct buf;
 void varmanifest_write(struct buf *out, const struct vm_spec *spec, const struct vm_identity *id, const char *key, const struct manifest *m);
 /* E_CONFLICT unless every field says what we would have written. An identity with an empty agent stands for any guest
- * software: what is inside a saved machine is its own business, the emulator around it is not. */
+ * software: what is inside a saved machine is its own business, the emulator around it is not. No identity at all: only its
+ * disk is wanted, and that fits every emulator. */
 int varmanifest_read(const char *p, size_t n, const struct vm_spec *spec, const struct vm_identity *id, const char *key, struct manifest *ret,
                   struct err *e);
 
