@@ -40,6 +40,7 @@ describe('load', { timeout: 580_000 }, () => {
       plain.push(await timed(() => native(['/bin/true'])))
     }
     console.log(`figure: commands.run('true') ${ms(median(sdk))}; native exec of the same bash -l ${ms(median(same))} (${(median(sdk) / median(same)).toFixed(2)} x), of /bin/true alone ${ms(median(plain))}`)
+    assert.ok(median(sdk) <= 2 * median(same), 'the SDK takes more than twice the native API\'s time for the same shell')
     await nothingRuns()
   })
   it('50 terminals at once', async () => {

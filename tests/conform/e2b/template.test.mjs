@@ -28,6 +28,8 @@ describe('a Dockerfile and helpers that need no registry', { timeout: 400_000 },
       .fromDockerfile('FROM debian:12\nARG MADE=1\nENV FIRST=a SECOND=b\nWORKDIR /app\nCOPY --chown=user one.txt ./\nCOPY pkg /srv/pkg/\nRUN cat one.txt > two.txt && \\\n    echo "$SECOND" >> two.txt\nUSER user\n')
       .npmInstall('/srv/pkg', { g: true })
       .pipInstall('pip')
+      .runCmd('rm -rf /etc/apt/sources.list*', { user: 'root' }) // lists of packages take minutes to read in an emulated machine
+      .aptInstall(['curl', 'git'], { noInstallRecommends: true })
       .runCmd('git init -q -b main /tmp/repo && cd /tmp/repo && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m first')
       .gitClone('file:///tmp/repo', '/tmp/clone', { branch: 'main', depth: 1 })
     assert.match(Template.toDockerfile(t), /^FROM debian:12\n[^]*COPY .*one\.txt[^]*RUN npm install -g \/srv\/pkg/)
@@ -38,7 +40,7 @@ describe('a Dockerfile and helpers that need no registry', { timeout: 400_000 },
   it('did what they say', async () => {
     assert.equal(await inside(name, 'pwd; whoami; cat two.txt; stat -c %U one.txt two.txt; echo $FIRST $MADE; conform-bin; git -C /tmp/clone log --format=%s'),
       '/app\nuser\none\nb\nuser\nroot\na 1\nfrom npm\nfirst\n')
-    assert.ok(logs.some((l) => /Requirement already satisfied: pip/.test(l)), logs.join('\n'))
+    assert.ok(logs.some((l) => /Requirement already satisfied: pip/.test(l)) && logs.some((l) => /curl is already the newest version/.test(l)), logs.join('\n'))
   })
 })
 
@@ -55,12 +57,10 @@ describe('the cache of steps', { timeout: 400_000 }, () => {
     const said = []
     await Template.build(make(false), n)
     const first = await look()
-    await Template.build(make(false).runCmd('true'), n, { onBuildLogs: (l) => said.push(l.message) })
-    assert.deepEqual(await look(), first)
-    assert.equal(said.filter((l) => /^CACHED RUN/.test(l)).length, 2, said.join('\n'))
-    await Template.build(make(true), n)
+    await Template.build(make(true), n, { onBuildLogs: (l) => said.push(l.message) })
     const second = await look()
     assert.deepEqual([second[0], second[1] !== first[1]], [first[0], true])
+    assert.equal(said.filter((l) => /^CACHED RUN/.test(l)).length, 1, said.join('\n'))
     await Template.build(make(false), n, { skipCache: true })
     const third = await look()
     assert.ok(third[0] !== first[0] && third[1] !== first[1] && third[1] !== second[1])
@@ -85,6 +85,5 @@ describe('what cannot be had here', { timeout: 200_000 }, () => {
   })
   it('a program that is not there is a step that failed', async () => {
     await assert.rejects(Template.build(Template().fromTemplate('base').bunInstall('left-pad'), n), (e) => e instanceof BuildError && /bun install left-pad.*status 127/.test(e.message))
-    await assert.rejects(Template.build(Template().fromTemplate('base').aptInstall('no-such-package-at-all', { noInstallRecommends: true }), n), (e) => e instanceof BuildError && /apt-get/.test(e.message))
   })
 })
