@@ -77,7 +77,11 @@ void sandbox_arm_expiry(struct sandbox *sb, int64_t in_ns); /* no later than its
 void sandbox_on_expiry(void *sb);
 void sandbox_time_up(struct sandbox *sb, enum on_timeout what, enum pause_why which, uint32_t seconds);
 void sandbox_lifetime_over(struct sandbox *sb);
-/* sandbox.c, for pause, box and recovery */
+#define OPT_TENANT "tenant" /* in options: whose a sandbox or a snapshot is */
+/* sandbox.c, sandbox_end.c, for each other, pause, box and recovery */
+struct sandbox *sandbox_new(struct core *c);
+void sandbox_release(struct sandbox *sb); /* its timers and its name */
+void sandbox_drop_box(struct sandbox *sb, bool keep, void (*done)(void *arg), void *arg); /* keep: its disk stays, and so does its template */
 int sandbox_advance(struct sandbox *sb, enum sb_event ev, struct err *e);
 void sandbox_announce(struct sandbox *sb);
 void sandbox_set_end(struct sandbox *sb, enum end_reason why, const char *message);

@@ -23,7 +23,6 @@
 
 #define OPT_BASE "snapshot.base"
 #define OPT_LAST "snapshot.last"
-#define OPT_TENANT "tenant"
 
 /* ---- sandboxes made of one --------------------------------------------------------------------------------------- */
 

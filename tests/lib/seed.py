@@ -5,6 +5,7 @@ HUTCH_TEST_CI=1 adds the real `code-interpreter`, HUTCH_TEST_ISOLATE=1 makes the
 real `isolate`. Both tiers are warmed, and one sandbox of each has run a command,
 before the home counts as a seed."""
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -24,6 +25,7 @@ def warm(c, name):
 
 
 def main(home, run):
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended before the templates were ready"))  # the daemon goes with us
     os.makedirs(home, exist_ok=True)
     env = {k: v for k, v in os.environ.items() if not k.startswith("HUTCH_") or k == "HUTCH_ACCEL"}
     env.update(HUTCH_HOME=home, HUTCH_RUN=run, HUTCH_LISTEN=f"127.0.0.1:{free_port()}",
