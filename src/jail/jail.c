@@ -2,6 +2,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "jail/mount.h"
+#include "jail/net.h"
 #include "jail/ns.h"
 #include "jail/privs.h"
 #include "jail/sys.h"
@@ -139,6 +140,13 @@ static int s_make_proc(struct jail *j, struct err *e)
     return j->proc < 0 ? -1 : 0;
 }
 
+static int s_net_settings(struct jail *j, struct err *e)
+{
+    (void)e;
+    net_settings(j->proc);
+    return 0;
+}
+
 static int s_make_sys(struct jail *j, struct err *e)
 {
     j->sys = mount_fs("sysfs", NULL, MATTR_RDONLY | MATTR_NOSUID | MATTR_NODEV | MATTR_NOEXEC, e);
@@ -215,27 +223,27 @@ static int s_boot_id(struct jail *j, struct err *e)
 
 static int s_hide(struct jail *j, struct err *e)
 {
-    static const char *const masked[] = {"proc/kcore", "proc/keys", "proc/sysrq-trigger", "proc/timer_list", "proc/sched_debug",
-                                         "proc/latency_stats", "proc/acpi", "proc/scsi", "proc/asound", "proc/kallsyms",
-                                         "proc/interrupts", "proc/mtrr", "proc/key-users", "proc/partitions", "proc/diskstats",
+    static const char *const masked[] = {"/proc/kcore", "/proc/keys", "/proc/sysrq-trigger", "/proc/timer_list", "/proc/sched_debug",
+                                         "/proc/latency_stats", "/proc/acpi", "/proc/scsi", "/proc/asound", "/proc/kallsyms",
+                                         "/proc/interrupts", "/proc/mtrr", "/proc/key-users", "/proc/partitions", "/proc/diskstats",
                                          /* names and backing paths of every box's disk */
-                                         "sys/block", "sys/class/block", "sys/dev", "sys/devices/virtual/block", "sys/fs/ext4",
-                                         "sys/firmware", "sys/module", "sys/power", "sys/kernel/slab", "sys/kernel/security"};
+                                         "/sys/block", "/sys/class/block", "/sys/dev", "/sys/devices/virtual/block", "/sys/fs/ext4",
+                                         "/sys/firmware", "/sys/module", "/sys/power", "/sys/kernel/slab", "/sys/kernel/security"};
     static const char *const read_only[] = {"proc/sys", "proc/irq", "proc/bus", "proc/fs"};
     (void)j;
     const char *const o[] = {"size", "4k", "nr_inodes", "1", "mode", "0555", "source", "none", NULL};
     auto_fd empty = mount_fs("tmpfs", o, MATTR_RDONLY | MATTR_NOSUID | MATTR_NODEV | MATTR_NOEXEC, e);
     if (empty < 0)
         return -1;
-    /* /proc/driver takes the mount itself, the others clones of it, which need it to be in a mount tree */
+    /* /proc/driver takes the mount itself, the others are bound to it: one call each, for none of these is anybody's but the kernel's */
     if (mount_put(empty, AT_FDCWD, "proc/driver", e))
         return -1;
+    for (unsigned i = 0; i < sizeof masked / sizeof *masked; i++)
+        if (mount_mask(masked[i], "/proc/driver", e))
+            return -1;
     auto_fd top = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (top < 0)
         return err_sys(e, errno, "/");
-    for (unsigned i = 0; i < sizeof masked / sizeof *masked; i++)
-        if (mount_mask(top, masked[i], empty, e))
-            return -1;
     for (unsigned i = 0; i < sizeof read_only / sizeof *read_only; i++)
         if (mount_ro(top, read_only[i], e))
             return -1;
@@ -338,6 +346,7 @@ static const struct step box_steps[] = {
     {"cgroup namespace", s_cgroup_ns},
     {"wait for ids", s_wait_ids},
     {"proc", s_make_proc},
+    {"network settings", s_net_settings},
     {"sys", s_make_sys},
     {"find the place", s_find_place},
     {"ids", s_ids},

@@ -215,18 +215,11 @@ int mount_put(int mnt, int top, const char *dir, struct err *e)
     return mount_move(mnt, to, "", e) ? err_wrap(e, "/%s", dir) : 0;
 }
 
-int mount_mask(int top, const char *path, int null_dir, struct err *e)
+int mount_mask(const char *path, const char *null_dir, struct err *e)
 {
-    struct stat st;
-    auto_fd to = open_beneath(top, path, 0);
-    if (to < 0)
-        return errno == ENOENT ? 0 : err_sys(e, errno, "/%s", path);
-    if (fstat(to, &st) < 0)
-        return err_sys(e, errno, "/%s", path);
-    auto_fd m = S_ISDIR(st.st_mode) ? mount_clone(null_dir, "", false, e) : mount_clone(AT_FDCWD, "/dev/null", false, e);
-    if (m < 0 || mount_move(m, to, "", e))
-        return err_wrap(e, "/%s", path);
-    return 0;
+    if (!sys_mount(null_dir, path, NULL, MOUNT_BIND, NULL) || errno == ENOENT || (errno == ENOTDIR && !sys_mount("/dev/null", path, NULL, MOUNT_BIND, NULL)))
+        return 0;
+    return err_sys(e, errno, "%s", path);
 }
 
 int mount_ro(int top, const char *path, struct err *e)

@@ -29,5 +29,5 @@ int mount_fs(const char *type, const char *const *options, uint64_t attr, struct
 int mount_pivot(int root, const char *at, struct err *e) __attribute__((warn_unused_result)); /* root becomes /, the old tree is gone */
 int mount_enter(int root, struct err *e) __attribute__((warn_unused_result));                  /* the same for one that is in place */
 int mount_put(int mnt, int top, const char *dir, struct err *e) __attribute__((warn_unused_result)); /* at dir below top (AT_FDCWD: /), made if missing; no symlinks followed */
-int mount_mask(int top, const char *path, int null_dir, struct err *e) __attribute__((warn_unused_result)); /* hide a file or directory below top; absent is fine */
+int mount_mask(const char *path, const char *null_dir, struct err *e) __attribute__((warn_unused_result)); /* hide a file or directory of the kernel's own, where no link leads astray; absent is fine */
 int mount_ro(int top, const char *path, struct err *e) __attribute__((warn_unused_result));            /* a directory read-only, by a bind onto itself; absent is fine */

@@ -190,7 +190,7 @@ static void leave(const struct net_host *h)
 
 /* Half-open and closed connections are forgotten soon: the tracking table is the host's memory. Every refusal is told, not
  * one a second. A kernel without one of these keeps its default. */
-static void settings(void)
+void net_settings(int proc)
 {
 #define CT "netfilter/nf_conntrack_"
     static const struct { const char *name, *value; } t[] = {
@@ -198,7 +198,7 @@ static void settings(void)
         {CT "tcp_timeout_time_wait", "5"}, {CT "tcp_timeout_close", "5"},     {CT "udp_timeout", "10"},          {CT "udp_timeout_stream", "30"},
         {"ipv4/icmp_ratemask", "0"},       {"ipv6/icmp/ratelimit", "0"},
     };
-    auto_fd dir = open("/proc/sys/net", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    auto_fd dir = openat(proc, "sys/net", O_PATH | O_DIRECTORY | O_CLOEXEC);
     for (unsigned i = 0; dir >= 0 && i < sizeof t / sizeof *t; i++) {
         auto_fd fd = openat(dir, t[i].name, O_WRONLY | O_CLOEXEC);
         if (fd >= 0)
@@ -234,7 +234,9 @@ static int furnish(const struct net_host *h, enum net_kind k, int *ret_tap, stru
     /* a host that switched IPv6 off in new namespaces: the sandbox has none either */
     if (h->v6 && nl_exchange(&h->links6[k], NETLINK_ROUTE, &none))
         log_debug("no IPv6 in sandboxes: %s", none.msg);
-    settings();
+    auto_fd proc = k == NET_VM ? open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (proc >= 0)
+        net_settings(proc);
     *ret_tap = take_fd(&tap);
     return 0;
 }

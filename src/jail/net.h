@@ -21,6 +21,9 @@ void net_host_close(struct net_host *h);
 /* Addresses, routes and rules inside the namespace of process `pidfd`, which nothing else runs in yet. NET_VM: *ret_tap is the
  * descriptor for QEMU. All of it or an error: a sandbox without its rules must not start. */
 int net_furnish(const struct net_host *h, enum net_kind k, int pidfd, int *ret_tap, struct err *e) __attribute__((warn_unused_result));
+/* A container's child does this itself, in its namespace and by its own /proc: in the host's the names of every sandbox that ever
+ * was lie in one chain of the kernel's, and each look walks it. */
+void net_settings(int proc);
 
 /* The gate's ends, inside that namespace, in the order of enum net_sock; all or none. */
 int net_open_socks(const struct net_host *h, enum net_kind k, int pidfd, int fds[NET_SOCK_MAX], int *ret_n, struct err *e)
