@@ -25,6 +25,7 @@ const struct prime_cmd prime_pool[] = {
     {.argv = ARGV("/bin/sh", "-c", "true"), .timeout_ms = 10000},
     {.argv = ARGV("/bin/bash", "-l", "-c", "true"), .timeout_ms = 10000},
     {.argv = ARGV("python3", "-c", "import json; json.dumps({})"), .timeout_ms = 10000},
+    {.argv = ARGV("/bin/echo"), .timeout_ms = 10000}, /* again: a second one still meets some 700 stretches that the first did not */
 };
 const size_t prime_pool_n = sizeof prime_pool / sizeof *prime_pool;
 
