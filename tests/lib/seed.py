@@ -29,7 +29,8 @@ def main(home, run):
     os.makedirs(home, exist_ok=True)
     env = {k: v for k, v in os.environ.items() if not k.startswith("HUTCH_") or k == "HUTCH_ACCEL"}
     env.update(HUTCH_HOME=home, HUTCH_RUN=run, HUTCH_LISTEN=f"127.0.0.1:{free_port()}",
-               HUTCH_DEFAULT_ISOLATION="container", HUTCH_POOL_CONTAINER="0", HUTCH_POOL_VM="0", HUTCH_POOL_PRESTARTED="0")  # recipes run fast
+               HUTCH_DEFAULT_ISOLATION="container", HUTCH_POOL_CONTAINER="0", HUTCH_POOL_VM="0", HUTCH_POOL_PRESTARTED="0",
+               HUTCH_BUILD_CACHE="0")  # recipes run fast, and nothing is built twice
     log = open(os.path.join(os.path.dirname(run), "log"), "wb")
     d = subprocess.Popen([program("hutchd")], env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True)
     c = Client(sock=os.path.join(run, "hutch.sock"))
