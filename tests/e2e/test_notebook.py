@@ -170,7 +170,7 @@ def show(ip=get_ipython()):
 CELLS = ["1 + 1", "'a';", "x = 5", "x * 2  # twice", "print(1); x", "if x:\n    x\n", "None", "[x, {'k': x}]", "0.1 + 0.2", "1 / 0", "x +", "def f():\n    return undefined\nf()",
          "class A:\n    def __repr__(self): return 'A!'\nA()", "import sys; sys.exit(3)", "_", "_i", "In[-1]", "assert x == 6, 'no'", "x = 7\nreturn", "x", "raise KeyboardInterrupt", "'\\n%x'",
          "float('nan'), True, b'b', 1j", "for i in range(2): i", "if x: x", "x; 1", "# nothing", "'doc'", "(lambda: 1)()", "y: int = 3", "(x,\n y)",
-         "import os", "del y", "y", "'\u00e4\0\ud800'", "print('a', end='')", "'x' * 60000 == 1", "_ = 4", "5", "Out", "from __future__ import annotations",
+         "import os", "del y", "y", "'\\u00e4\\0\\ud800'", "print('a', end='')", "'x' * 60000 == 1", "_ = 4", "5", "Out", "from __future__ import annotations",
          "def g(v: Nope): pass\ng.__annotations__"]
 
 
