@@ -145,7 +145,7 @@ int config_load(struct config *c, struct err *e)
         tier(&c->default_tier, "HUTCH_DEFAULT_ISOLATION", TIER_VM, e) || tier(&c->min_tier, "HUTCH_MIN_ISOLATION", TIER_ISOLATE, e) ||
         number(&c->pool_vm, "HUTCH_POOL_VM", 2, 0, 1000, e) || number(&c->pool_vm_started, "HUTCH_POOL_PRESTARTED", 1, 0, 1000, e) ||
         number(&c->pool_container, "HUTCH_POOL_CONTAINER", 4, 0, 1000, e) ||
-        number(&c->standby_s, "HUTCH_STANDBY", 300, 0, 31536000, e) ||
+        number(&c->standby_s, "HUTCH_STANDBY", 300, 0, 31536000, e) || number(&c->standby_free_mib, "HUTCH_STANDBY_FREE", 1024, 0, 1u << 30, e) ||
         number(&c->max_sandboxes, "HUTCH_MAX_SANDBOXES", 1000, 1, 100000, e) ||
         number(&c->failed_keep_s, "HUTCH_FAILED_KEEP", 86400, 0, 31536000, e) ||
         number(&c->agent_silent_s, "HUTCH_AGENT_SILENT", 40, 4, 3600, e) ||

@@ -14,6 +14,7 @@ struct config {
     int default_tier, min_tier;  /* HUTCH_DEFAULT_ISOLATION, HUTCH_MIN_ISOLATION */
     char accel[8];               /* HUTCH_ACCEL: auto, kvm, tcg */
     unsigned pool_vm, pool_vm_started, pool_container; /* HUTCH_POOL_VM, HUTCH_POOL_PRESTARTED, HUTCH_POOL_CONTAINER */
+    uint32_t standby_free_mib;   /* HUTCH_STANDBY_FREE: below this much free host memory all of them go at once */
     uint32_t standby_s;          /* HUTCH_STANDBY: how long a VM stays in standby before it goes to disk; 0: for ever */
     uint32_t isolate_memory_mib, isolate_calls, isolate_idle_s; /* HUTCH_ISOLATE_MEMORY, _CALLS: of one language at once; _IDLE */
     unsigned max_sandboxes;      /* HUTCH_MAX_SANDBOXES */

@@ -5,8 +5,7 @@
 #include "core/pause.h"
 #include "core/pool.h"
 
-#define TICK_NS  (1 * NS_PER_S)
-#define FREE_MIB 1024 /* below this much host memory, standby gives its memory back at once */
+#define TICK_NS (1 * NS_PER_S)
 
 static void moved(void *arg, struct sandbox *sb, const struct err *e)
 {
@@ -18,7 +17,7 @@ static void moved(void *arg, struct sandbox *sb, const struct err *e)
 /* Only of VMs: a container's memory cannot go anywhere. One at a time: it is disk work, and the host may be short already. */
 static bool standby_over(struct core *c, struct sandbox *sb, bool pressed)
 {
-    struct pause_spec how = {0};
+    struct pause_spec how = {.why = WHY_TIMEOUT}; /* nobody's call, so no quota stands in its way; the reason it was paused for stays */
     int64_t lasted = clock_wall() - sb->life.paused_ns, limit = (int64_t)c->cfg.standby_s * NS_PER_S;
     struct err e;
     if (sb->state != SB_PAUSED || sb->life.paused != PAUSE_STANDBY || sb->tier != TIER_VM || sandbox_busy(sb))
@@ -47,7 +46,7 @@ static void tick(void *arg)
         else
             idle_tick(sb);
     }
-    bool pressed = standing && host_free_mib() < FREE_MIB;
+    bool pressed = standing && host_free_mib() < c->cfg.standby_free_mib;
     for (i = 0; standing && (en = map_next(&c->sandboxes, &i));)
         if (standby_over(c, en->value, pressed))
             return;

@@ -15,6 +15,7 @@
 #include "core/snapshot.h"
 #include "core/template.h"
 #include "core/transit.h"
+#include "core/volume.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,8 +36,10 @@ static void on_end(struct transit *t, const struct err *e)
     snapshots_collect(t->core);
 }
 
+/* Volumes are no part of a snapshot: they are served to whichever machine the sandbox has, as they are now. */
 static void change_box(struct transit *t, struct sandbox *sb, struct box *to)
 {
+    volumes_disconnect(sb);
     sb->box->owner = NULL;
     memcpy(t->other, sb->box->id, sizeof t->other);
     sb->box = to;
@@ -56,6 +59,7 @@ static void undo(struct transit *t, const struct err *e)
         return;
     }
     change_box(t, sb, old);
+    volumes_reconnect(sb);
     sb->generation--;
     transit_end(t, &why);
 }
@@ -160,8 +164,8 @@ int sandbox_rollback(struct sandbox *sb, const struct snapshot *s, bool boot, sa
         return err_set(e, E_INVALID, "snapshot '%s' is of a directory: put it in instead (POST …/restore)", s->name ? s->name : s->id);
     if (strcmp(s->sandbox, sb->id))
         return err_set(e, E_INVALID, "snapshot '%s' was taken of another sandbox: create one of it instead", s->name ? s->name : s->id);
-    if (!list_empty(&sb->attachments))
-        return err_set(e, E_UNSUPPORTED, "a sandbox that has volumes cannot be rolled back: create one of the snapshot instead");
+    if (!boot && s->memory && snapshot_volumes_fit(s, sb, e))
+        return -1;
     struct transit *t = transit_new(sb, ROLLBACK, on_deadline);
     t->on_end = on_end;
     t->boots = boot || !s->memory;

@@ -37,6 +37,7 @@ struct taking {
     bool late;                /* user code may have gone on: nobody may join */
     bool busy;                /* a job or request that cannot be called off */
     bool nameless, memory;
+    bool standing;            /* of a VM in standby, which stays in it */
     uint32_t keep_last;
     struct vm_saving *saving;
     struct list waiters;
@@ -167,17 +168,10 @@ static void lost(struct transit *t, const struct err *e)
     sandbox_box_ended(transit_owner(t), END_HOST_FAULT, m, true); /* ends the transition */
 }
 
-static void thawed(void *arg, const struct err *e, struct rec r)
+/* The sandbox is as it was before. */
+static void as_before(struct transit *t)
 {
-    struct transit *t = arg;
     struct taking *k = t->taking;
-    (void)r;
-    if (t->over)
-        return;
-    if (e) {
-        lost(t, e);
-        return;
-    }
     if (t->err.code) { /* it was not to be, but the sandbox is none the worse */
         transit_end(t, &t->err);
         return;
@@ -186,6 +180,30 @@ static void thawed(void *arg, const struct err *e, struct rec r)
     uint64_t generation = transit_owner(t)->generation;
     go_free(k);
     vm_saving_publish(k->saving, generation, published, k);
+}
+
+static void thawed(void *arg, const struct err *e, struct rec r)
+{
+    struct transit *t = arg;
+    (void)r;
+    if (t->over)
+        return;
+    if (e)
+        lost(t, e);
+    else
+        as_before(t);
+}
+
+static void stands_again(void *arg, struct vm *vm, const struct err *e)
+{
+    struct transit *t = arg;
+    (void)vm;
+    if (t->over)
+        return;
+    if (e)
+        lost(t, e);
+    else
+        as_before(t);
 }
 
 static void continued(void *arg, struct vm *vm, const struct err *e)
@@ -208,6 +226,13 @@ static void go_on(struct transit *t, const struct err *why)
     t->taking->late = true;
     if (why)
         t->err = *why;
+    if (t->taking->standing) { /* in standby: its processes do not go on */
+        if (t->stopped)
+            as_before(t);
+        else
+            vm_stop(sb->box->vm, stands_again, t);
+        return;
+    }
     if (t->stopped)
         vm_cont(sb->box->vm, continued, t);
     rec_put_u64(&rec, T_WALL_NS, (uint64_t)clock_wall());
@@ -245,7 +270,9 @@ static void frozen(void *arg, const struct err *e, struct rec r)
         return;
     fault("snapshot.frozen");
     timer_stop(&t->deadline); /* from here on QEMU's own */
-    if (e)
+    if (e && t->taking->standing)
+        go_on(t, e);
+    else if (e)
         transit_end(t, e); /* the agent thawed what it had frozen */
     else
         vm_stop(transit_owner(t)->box->vm, stopped, t);
@@ -258,17 +285,39 @@ static void on_deadline(void *arg)
     go_on(arg, &e); /* to thaw what is not frozen does no harm */
 }
 
-static void synced(void *arg, const struct err *e, struct rec r)
+static int freeze(struct transit *t, struct err *e)
 {
     static const struct call_ops ops = {.done = frozen};
+    return agent_call(transit_owner(t)->box->agent, OP_FREEZE, NULL, &ops, t, e) ? 0 : -1;
+}
+
+static void synced(void *arg, const struct err *e, struct rec r)
+{
     struct transit *t = arg;
     struct err no;
     (void)r;
     if (t->over || t->taking->late)
         return;
     t->taking->stood = clock_mono();
-    if (e || !agent_call(transit_owner(t)->box->agent, OP_FREEZE, NULL, &ops, t, &no))
+    if (e || freeze(t, &no))
         transit_end(t, e ? e : &no);
+}
+
+/* One in standby: its processor runs for a moment, its processes do not, until its file systems are written back and frozen. */
+static void standing_moves(void *arg, struct vm *vm, const struct err *e)
+{
+    struct transit *t = arg;
+    struct err no;
+    (void)vm;
+    if (t->over)
+        return;
+    if (e) {
+        lost(t, e);
+        return;
+    }
+    timer_arm(&t->deadline, FREEZE_NS);
+    if (freeze(t, &no))
+        go_on(t, &no);
 }
 
 /* Most of what is to be written is written before anything stands still. */
@@ -290,6 +339,8 @@ static void saving_ready(void *arg, struct vm_saving *sv, const struct err *e)
     fault("snapshot.begun");
     if (e)
         transit_end(k->t, e);
+    else if (k->standing)
+        vm_cont(transit_owner(k->t)->box->vm, standing_moves, k->t);
     else
         sync_first(k->t, &ops);
 }
@@ -434,13 +485,15 @@ static void container_deadline(void *arg)
 
 /* ---- begin ------------------------------------------------------------------------------------------------------- */
 
-/* Running, or asleep with all that is needed of it on disk. A VM in standby has written nothing back, and its files could not
- * be told from half-written ones. */
+static bool stands_by(const struct sandbox *sb) { return sb->tier == TIER_VM && sb->state == SB_PAUSED && sb->life.paused == PAUSE_STANDBY; }
+
+/* Running, asleep with all that is needed of it on disk, or standing by. An agent that another daemon left asleep has not been
+ * spoken to yet: a resume does that. */
 static bool can_be_copied(const struct sandbox *sb)
 {
     if (sb->state == SB_RUNNING)
         return sb->box;
-    return sb->state == SB_PAUSED && (sb->life.paused == PAUSE_DISK || sb->tier == TIER_CONTAINER);
+    return sb->state == SB_PAUSED && (!stands_by(sb) || (sb->box && sb->box->synced));
 }
 
 static int check(struct sandbox *sb, struct snapshot_spec *how, struct err *e)
@@ -457,7 +510,7 @@ static int check(struct sandbox *sb, struct snapshot_spec *how, struct err *e)
         return -1;
     if (sb->core->stopping || sb->core->spawn_lost)
         return err_set(e, E_UNAVAILABLE, "the daemon is stopping");
-    return can_be_copied(sb) ? 0 : transit_not_now(sb, sb->state == SB_PAUSED ? "copied in standby; resume it, or pause it to disk, first" : "copied", e);
+    return can_be_copied(sb) ? 0 : transit_not_now(sb, sb->state == SB_PAUSED ? "copied in standby after a restart of the daemon; resume it, or pause it to disk, first" : "copied", e);
 }
 
 static void wait_for(struct taking *k, snapshot_cb *done, void *arg)
@@ -518,7 +571,8 @@ int snapshot_take(struct sandbox *sb, const struct snapshot_spec *asked, snapsho
     k->t = transit_new(sb, SNAPSHOT, sb->tier == TIER_VM ? on_deadline : container_deadline);
     k->t->taking = k;
     k->t->on_end = on_end;
-    if (sb->tier == TIER_VM && sb->state == SB_PAUSED) {
+    k->standing = stands_by(sb);
+    if (sb->tier == TIER_VM && sb->state == SB_PAUSED && !k->standing) {
         k->saving = vm_saving_of_saved(k->core->vmh, sb->box_id, k->id, memory, saved_copied, k);
     } else if (sb->tier == TIER_VM) {
         k->saving = vm_saving_new(sb->box->vm, k->id, k->memory, saving_ready, k);

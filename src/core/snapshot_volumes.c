@@ -20,6 +20,20 @@ void snapshot_note_volumes(struct snapshot *s, const struct sandbox *sb)
     }
 }
 
+int snapshot_volumes_fit(const struct snapshot *s, const struct sandbox *sb, struct err *e)
+{
+    struct snapshot now = {0};
+    int rc = 0;
+    snapshot_note_volumes(&now, sb);
+    for (size_t i = 0; !rc && i < s->volumes.n; i++) {
+        const char *path = s->volumes.at[i].k, *has = kv_get(&now.volumes, path);
+        if (!has || strcmp(has, s->volumes.at[i].v))
+            rc = err_set(e, E_CONFLICT, "the volume that was at '%.100s' when the snapshot was taken is not the sandbox's any more; memory: false goes back to the files alone", path);
+    }
+    kv_free(&now.volumes);
+    return rc;
+}
+
 static const struct volume_mount *asked_at(const struct sandbox_spec *spec, const char *path)
 {
     for (size_t i = 0; i < spec->nvolumes; i++)

@@ -83,6 +83,7 @@ void volumes_attach(struct sandbox *sb, const struct volume_mount *m, size_t n);
 /* Make them usable in sb->box. Always calls back, later, also if the sandbox is gone by then. */
 void volumes_connect(struct sandbox *sb, void (*cb)(void *arg, const struct err *e), void *arg);
 void volumes_disconnect(struct sandbox *sb); /* its box is about to go */
+void volumes_reconnect(struct sandbox *sb);  /* in a box that had them before */
 void volumes_detach(struct sandbox *sb);     /* it has ended: the rows go too */
 void volumes_forget(struct sandbox *sb);     /* the object is about to be freed; rows stay */
 

@@ -382,6 +382,14 @@ void volumes_disconnect(struct sandbox *sb)
     }
 }
 
+void volumes_reconnect(struct sandbox *sb)
+{
+    struct attachment *a;
+    list_each(a, &sb->attachments, of_sandbox)
+        if (sb->tier == TIER_VM)
+            timer_arm(&a->again, 0);
+}
+
 /* Its shares went down with it, each of them tries again; nothing to do but to have it come back sooner. */
 void volumes_keeper_lost(struct volume *v)
 {

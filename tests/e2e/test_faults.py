@@ -20,6 +20,7 @@ STEPS = {
         "delete": ("delete.begun", "delete.removed", "ended.stored"),
         "snapshot": ("snapshot.begun", "snapshot.frozen", "snapshot.copied", "snapshot.thawed", "snapshot.published", "snapshot.stored"),
         "asleep": ("snapshot.copied", "snapshot.stored"),
+        "stands": ("snapshot.frozen", "snapshot.copied", "snapshot.stored"),
         "fork": ("snapshot.copied", "snapshot.published", "fork.taken", "create.started", "create.stored", "fork.born"),
         "rollback": ("rollback.started", "rollback.configured", "rollback.stored"),
         "import": ("import.whole", "import.template", "import.placed", "import.stored"),
@@ -43,7 +44,7 @@ STEPS = {
         "forget": ("forget.stored", "forget.moved", "forget.removed"),
     },
 }
-COPIES = ("snapshot", "asleep", "fork", "rollback", "import", "unlist", "forget", "last")
+COPIES = ("snapshot", "asleep", "stands", "fork", "rollback", "import", "unlist", "forget", "last")
 FILES = {f"/home/user/tree/{i}": os.urandom(5000 * i) for i in range(1, 4)}
 
 
@@ -166,6 +167,8 @@ class CopyFault(Fault):
             self.templates = self.has_templates()
         if self.op == "asleep":
             self.box.pause()
+        elif self.op == "stands":
+            self.box.pause(standby=True)
         elif self.op == "unlist":
             self.kids = [c.create(snapshot="s")]
         elif self.op == "last":
@@ -173,7 +176,7 @@ class CopyFault(Fault):
 
     def call(self):
         c = self.t.c
-        {"snapshot": lambda: self.box.snapshot(name="s"), "asleep": lambda: self.box.snapshot(name="s"), "fork": lambda: self.box.fork(count=2), "rollback": lambda: self.box.rollback("s"),
+        {"snapshot": lambda: self.box.snapshot(name="s"), "asleep": lambda: self.box.snapshot(name="s"), "stands": lambda: self.box.snapshot(name="s"), "fork": lambda: self.box.fork(count=2), "rollback": lambda: self.box.rollback("s"),
          "import": lambda: take(c, self.pack), "unlist": lambda: c.delete("/v1/snapshots/s"), "forget": lambda: c.delete("/v1/snapshots/s"), "last": lambda: self.kids[0].kill()}[self.op]()
 
     def has_templates(self):
@@ -190,6 +193,11 @@ class CopyFault(Fault):
             equal(o["state"], "paused", what)
             box.resume()
             return self.t.tier == "vm"
+        if self.op == "stands" and box is self.box and not self.power:
+            equal((o["state"], o["paused"]["kind"]), ("paused", "standby"), what)
+            contains(refuses("conflict", box.snapshot).message, "resume it")  # nobody has spoken to its agent since
+            box.resume()
+            return True
         contains(("running", "failed") if self.power else ("running",), o["state"], what)
         if o["state"] == "failed":
             true(o["end"]["reason"] == "host-fault" and o["end"]["message"], what)
@@ -205,7 +213,7 @@ class CopyFault(Fault):
     def whole(self):
         c, before = self.t.c, self.step.split(".")[1] in ("begun", "frozen", "copied", "thawed", "published", "whole", "template", "placed", "built")
         listed = [s["id"] for s in c.get("/v1/snapshots")["snapshots"]]
-        if self.op in ("snapshot", "asleep", "rollback", "import"):
+        if self.op in ("snapshot", "asleep", "stands", "rollback", "import"):
             equal(len(listed), 0 if self.op != "rollback" and before else 1, f"{self.what}: whether there is a snapshot")
         else:
             equal(listed, [], f"{self.what}: snapshots")
@@ -221,7 +229,7 @@ class CopyFault(Fault):
             true(self.kids, f"{self.what}: a child that was stored is there")
         for kid in self.kids:
             self.check(kid, memory=self.back(kid) and self.t.tier == "vm")
-        if self.op in ("snapshot", "asleep", "import") and listed:
+        if self.op in ("snapshot", "asleep", "stands", "import") and listed:
             kid = c.create(snapshot="s")
             self.check(kid, memory=self.t.tier == "vm")
             kid.kill()

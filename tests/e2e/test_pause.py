@@ -281,6 +281,20 @@ def standby_goes_to_disk_after_a_while(t):
     box.kill()
 
 
+@tiers("vm")
+@own_daemon(HUTCH_STANDBY="0", HUTCH_STANDBY_FREE=str(1 << 30), HUTCH_POOL_VM="0", HUTCH_POOL_PRESTARTED="0")
+@timeout(120)
+def standby_goes_to_disk_when_memory_is_short(t):
+    """All of them, one after the other; here the host never has enough."""
+    boxes = [t.box(), t.box()]
+    for b in boxes:
+        b.put("kept", b"1")
+        b.pause(standby=True)
+    for b in boxes:
+        until(lambda: b.info()["paused"]["kind"] == "disk", 60, "it went to disk")
+        equal((b.resume()["start"]["path"], b.get("kept")), ("resume", b"1"))
+
+
 @tiers("container")
 @timeout(120)
 def a_container_is_stopped_and_started(t):

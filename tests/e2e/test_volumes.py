@@ -278,6 +278,35 @@ def copied_with_its_memory(t):
     volume(t)
 
 
+@tiers("vm", "container")
+@timeout(240)
+def a_rollback_leaves_it_as_it_is(t):
+    """The sandbox goes back, what its volume holds does not, and it is there again; also if the rollback fails late."""
+    volume(t)
+    box = t.box(volumes=mounts(("data", "/data", False)))
+    box.put("f", b"1")
+    box.ok("sudo sh -c 'echo 1 > /data/x'")
+    pid = background(box, "holder", HOLDER, user="root")
+    equal(told(box, pid, "a"), "held a held x")
+    s = t.snapshot(box)
+    box.put("f", b"2")
+    box.ok("sudo sh -c 'echo 2 > /data/x'")
+    box.rollback(s["id"])
+    equal((box.get("f"), box.ok("cat /data/x")), (b"1", "2\n"))
+    if t.tier == "vm":
+        equal(told(box, pid, "b"), "held a b held x")
+    box.ok("sudo sh -c 'echo 3 > /data/y'")
+    equal(Content(t).names()[-2:], ["/x", "/y"])
+    # A hook that fails: the new machine is not to be, and the old one has its volume again.
+    box.ok("sudo sh -c 'mkdir -p /etc/hutch/post-restore.d; echo \"#!/bin/sh\nexit 1\" > /etc/hutch/post-restore.d/no; chmod 755 /etc/hutch/post-restore.d/no'")
+    s = t.snapshot(box)
+    had = box.info()["box"]
+    contains(refuses("guest", box.rollback, s["id"]).message, "post-restore hook")
+    equal(box.info()["box"], had)
+    box.ok("sudo sh -c 'echo 4 > /data/z'; cat /data/x", deadline=60)
+    equal(Content(t).names()[-3:], ["/x", "/y", "/z"])
+
+
 @plain
 @own_daemon()
 @timeout(150)
