@@ -19,7 +19,7 @@ from daemon import free_port, program  # noqa: E402
 
 def warm(c, name):
     for tier in ("container", "vm"):
-        b = c.create(template=name, isolation=tier, deadline=300)
+        b = c.create(template=name, isolation=tier, deadline=900)
         b.ok(["python3", "-c", "print(1)"], deadline=60)
         b.kill()
 
