@@ -19,6 +19,7 @@
 #define NOWHERE4   "198.51.100.1" /* for documentation: nobody's */
 #define NOWHERE6   "2001:db8::1"
 #define METADATA   "169.254.169.254"
+#define METADATA6  "fd00:ec2::254"
 #define KNOWN_NAME "example.com"
 
 /* Inside, with triples of arguments: a line for each, "refused" or what happened instead. */
@@ -131,12 +132,14 @@ static size_t probes_for(struct cli *x, struct json *net, struct json *limits, c
     probe_add(p, &n, "tcp", METADATA, 80, false, true);
     if (x->local && own_address(name, sizeof name))
         probe_add(p, &n, "tcp", name, 80, false, true);
-    probe_add(p, &n, "tcp", NOWHERE6, 80, false, false); /* a sandbox without IPv6 does not even ask */
+    probe_add(p, &n, "tcp", METADATA6, 80, false, false); /* a sandbox without IPv6 does not even ask */
     probe_add(p, &n, "udp", METADATA, 9, false, true);
     if (!wide)
         probe_add(p, &n, "udp", NOWHERE4, 9, false, true);
-    if ((!open || nover) && !wide)
+    if ((!open || nover) && !wide) {
         probe_add(p, &n, "tcp", NOWHERE4, 80, false, true);
+        probe_add(p, &n, "tcp", NOWHERE6, 80, false, false);
+    }
     if (open && nover) {
         (void)snprintf(name, sizeof name, "%s.com", made);
         probe_add(p, &n, "name", name, 0, false, true);

@@ -342,7 +342,7 @@ void network_env(const struct sandbox *sb, struct kv *env)
         trust_env(env);
 }
 
-/* The mode of the strictest ceiling that is tighter than open, and whose it is; NULL: none takes anything. */
+/* What the strictest ceiling leaves, and whose it is; NULL: none takes anything. */
 static const char *strictest(const struct sandbox *sb, const char **ret_whose)
 {
     const struct tenant *t = tenant_find(&sb->core->tenants, sandbox_tenant(sb));
@@ -355,6 +355,9 @@ static const char *strictest(const struct sandbox *sb, const char **ret_whose)
         if (p && (int)policy_mode(p) < least) {
             least = (int)policy_mode(p);
             mode = policy_mode_name(policy_mode(p)); /* a constant */
+            *ret_whose = all[i].whose;
+        } else if (p && !mode && policy_denies(p)) {
+            mode = "open, less what it denies";
             *ret_whose = all[i].whose;
         }
         policy_unref(p);

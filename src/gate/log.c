@@ -324,7 +324,7 @@ long egress_log_read(int dirfd, const char *sandbox, uint64_t after, size_t max,
     return each_line(dirfd, sandbox, read_line, &r, e) ? -1 : r.n;
 }
 
-struct checking { char hash[SHA256_HEX]; uint64_t lines, seq; bool bad; struct err *e; };
+struct checking { char hash[SHA256_HEX]; uint64_t lines, seq; const struct egress_last *last; bool bad; struct err *e; };
 static bool check_line(void *arg, struct str line)
 {
     struct checking *c = arg;
@@ -341,7 +341,7 @@ static bool check_line(void *arg, struct str line)
     c->seq = seq;
     chain(c->hash, line.p, body, want);
     /* Older parts may be gone: then the first line that is kept is the anchor. */
-    if (!(first && seq > 1) && memcmp(want, has, 64)) {
+    if ((!(first && seq > 1) && memcmp(want, has, 64)) || (c->last && c->last->seq == seq && memcmp(c->last->hash, has, 64) != 0)) {
         c->bad = true;
         (void)err_set(c->e, E_CONFLICT, "line %llu of the egress log was changed, or one before it", (unsigned long long)seq);
         return false;
@@ -349,12 +349,14 @@ static bool check_line(void *arg, struct str line)
     memcpy(c->hash, has, sizeof has);
     return true;
 }
-int egress_log_verify(int dirfd, const char *sandbox, uint64_t *ret_lines, struct err *e)
+int egress_log_verify(int dirfd, const char *sandbox, const struct egress_last *last, uint64_t *ret_lines, struct err *e)
 {
-    struct checking c = {.e = e};
+    struct checking c = {.last = last, .e = e};
     (void)stpncpy(c.hash, sandbox, sizeof c.hash - 1);
     if (each_line(dirfd, sandbox, check_line, &c, e) || c.bad)
         return -1;
+    if (last && last->seq > c.seq)
+        return err_set(e, E_CONFLICT, "the egress log ends with line %llu; lines up to %llu were removed", (unsigned long long)c.seq, (unsigned long long)last->seq);
     *ret_lines = c.lines;
     return 0;
 }

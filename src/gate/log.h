@@ -34,5 +34,7 @@ void egress_logs_sweep(int dirfd, int64_t older, bool (*in_use)(void *arg, struc
 /* Reading: lines with seq > after, oldest first, at most `max` of them, as JSON array elements (no brackets, comma separated)
  * into out. Returns how many; -1 if the log cannot be read. No log: 0. */
 long egress_log_read(int dirfd, const char *sandbox, uint64_t after, size_t max, struct buf *out, struct err *e);
-/* The whole chain that is kept. 0 and *ret_lines; -1 says which line is wrong. */
-int egress_log_verify(int dirfd, const char *sandbox, uint64_t *ret_lines, struct err *e);
+/* The whole chain that is kept, and that it holds the line its writer knows as the last, so that none is missing at the end.
+ * 0 and *ret_lines; -1 says which line is wrong. */
+struct egress_last { uint64_t seq; char hash[65]; };
+int egress_log_verify(int dirfd, const char *sandbox, const struct egress_last *last /* NULL: nobody knows */, uint64_t *ret_lines, struct err *e);

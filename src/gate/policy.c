@@ -363,6 +363,7 @@ size_t policy_injects(const struct policy *p, const struct policy_ask *q, struct
     }
     return n;
 }
+bool policy_denies(const struct policy *p) { return p->ndeny != 0; }
 bool policy_uses_secret(const struct policy *p, struct str id)
 {
     for (size_t i = 0; i < p->ninject; i++)

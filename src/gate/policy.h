@@ -60,6 +60,7 @@ enum policy_mode policy_mode(const struct policy *p);
 const char *policy_mode_name(enum policy_mode m);
 void policy_write(const struct policy *p, struct buf *out); /* canonical JSON, every default written out; parses back to the same */
 bool policy_intercepts(const struct policy *p);             /* some rule needs the sandbox's CA: inject, or methods/paths for TLS */
+bool policy_denies(const struct policy *p);                 /* it has deny rules */
 bool policy_uses_secret(const struct policy *p, struct str id);
 size_t policy_secrets(const struct policy *p, struct str *out, size_t cap); /* distinct ids, borrowed; returns how many there are */
 

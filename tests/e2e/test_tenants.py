@@ -79,7 +79,7 @@ def together_and_live(t):
     equal(inside(two, ask)["got"], [3, 0, 200], "and changes nothing")
 
 
-@tiers("container")
+@TIERS
 @own_daemon(**{**ENV, "HUTCH_TENANTS": _File(), "HUTCH_POOL_VM": 0, "HUTCH_POOL_CONTAINER": 0})
 def stays_with_the_sandbox(t):
     """Copies, a restart of the daemon and one of the gate: whose it is does not change."""
@@ -98,7 +98,7 @@ def stays_with_the_sandbox(t):
 
 
 @TIERS
-@own_daemon(**{**ENV, "HUTCH_TENANTS": '{"acme": {"ceiling": {"allow": ["allowed.test"]}}, "shut": {"ceiling": {"mode": "none"}}, "free": {"connections": 9}}',
+@own_daemon(**{**ENV, "HUTCH_TENANTS": '{"acme": {"ceiling": {"allow": ["allowed.test"]}}, "shut": {"ceiling": {"mode": "none"}}, "free": {"connections": 9}, "less": {"ceiling": {"mode": "open", "deny": ["other.test"]}}}',
                "HUTCH_POOL_VM": 0, "HUTCH_POOL_CONTAINER": 0})
 @timeout(200)
 def the_canary_tries_every_ceiling(t):
@@ -112,7 +112,10 @@ def the_canary_tries_every_ceiling(t):
     refuses("denied", acme.get, "/v1/tenants")
     limits = t.c.get("/v1/tenants")
     equal([(x["name"], x["connections"], x["ceiling"]) for x in limits["tenants"]],
-          [("acme", None, {"allow": ["allowed.test"]}), ("shut", None, {"mode": "none"}), ("free", 9, None)])
+          [("acme", None, {"allow": ["allowed.test"]}), ("shut", None, {"mode": "none"}), ("free", 9, None), ("less", None, {"mode": "open", "deny": ["other.test"]})])
+    less = t.d.tcp(t.d.new_key("less")["key"]).create(isolation=t.tier, network={"mode": "open"})
+    t.boxes.append(less)
+    contains(less.info()["network"]["limited"], "less what it denies")
     equal(limits["host"]["ceiling"]["mode"], "open")
 
     def doctor(**env):
@@ -124,7 +127,7 @@ def the_canary_tries_every_ceiling(t):
         return [(r["probe"], r["want"], r["found"]) for r in rows if r["policy"] == policy]
     rc, rows, err = doctor()
     equal(([r for r in rows if r["status"] != "ok"], rc), ([], 0), err)
-    equal({r["policy"] for r in rows}, {"mode none", "mode allow", "mode open", "ceiling of tenant acme", "ceiling of tenant shut", f"sandbox {box.id}", f"sandbox {mine.id}"})
+    equal({r["policy"] for r in rows}, {"mode none", "mode allow", "mode open", "ceiling of tenant acme", "ceiling of tenant shut", "ceiling of tenant less", f"sandbox {box.id}", f"sandbox {mine.id}"})
     for policy in ("ceiling of tenant acme", "ceiling of tenant shut"):
         got = rows_of(rows, policy)
         contains(got, ("tcp 198.51.100.1 port 80", "denied", "inside: refused; log: deny"))
@@ -136,7 +139,7 @@ def the_canary_tries_every_ceiling(t):
     key = t.d.new_key("acme")["key"]
     rc, rows, err = doctor(HUTCH_API_KEY=key)
     equal(([r["policy"] for r in rows if r["status"] == "fail"], rc), ([], 0), err)
-    equal({r["policy"] for r in rows if r["status"] == "skip"}, {"ceiling of tenant shut", f"sandbox {mine.id}"})
+    equal({r["policy"] for r in rows if r["status"] == "skip"}, {"ceiling of tenant shut", "ceiling of tenant less", f"sandbox {mine.id}"})
 
 
 @tiers("vm", "container")

@@ -453,7 +453,7 @@ TEST(gate, a_killed_gate_comes_back_with_its_boxes_and_its_log)
     int d = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     uint64_t lines;
     struct err e;
-    CHECK(!egress_log_verify(d, SBX, &lines, &e) && lines == W.seen[W.nseen - 1].seq);
+    CHECK(!egress_log_verify(d, SBX, NULL, &lines, &e) && lines == W.seen[W.nseen - 1].seq);
     close(d);
     world_close();
 }

@@ -37,7 +37,7 @@ TEST(log, lines_are_json_and_chained)
     put(l, "a.example"), put(l, "b.example");
     CHECK_INT(egress_log_seq(l), 2);
     uint64_t n;
-    CHECK(!egress_log_verify(d, SB, &n, &e));
+    CHECK(!egress_log_verify(d, SB, NULL, &n, &e));
     CHECK_INT(n, 2);
     struct buf b = {0};
     CHECK_INT(egress_log_read(d, SB, 1, 10, &b, &e), 1);
@@ -48,7 +48,7 @@ TEST(log, lines_are_json_and_chained)
     l = egress_log_open(d, SB, 1 << 20, 3, &e);
     put(l, "c.example");
     CHECK_INT(egress_log_seq(l), 3);
-    CHECK(!egress_log_verify(d, SB, &n, &e) && n == 3);
+    CHECK(!egress_log_verify(d, SB, NULL, &n, &e) && n == 3);
     egress_log_close(l);
     buf_free(&b);
     CHECK_INT(egress_log_read(d, "ibbbbbbbbbbbbbbbbbbbb", 0, 10, &b, &e), 0);
@@ -76,6 +76,8 @@ TEST(log, a_changed_removed_or_inserted_line_is_found)
     struct egress_log *l = egress_log_open(d, SB, 1 << 20, 3, &e);
     for (int i = 0; i < 5; i++)
         put(l, "a.example");
+    struct egress_last last = {.seq = egress_log_seq(l)};
+    memcpy(last.hash, egress_log_hash(l), sizeof last.hash);
     egress_log_close(l);
     size_t n;
     uint64_t lines;
@@ -85,9 +87,9 @@ TEST(log, a_changed_removed_or_inserted_line_is_found)
         if (whole[i] != '\n' && (whole[i] ^ 1) != '\n') {
             spill(d, SB ".log", whole, n);
             bool last_hash = i > n - 70; /* of the last hash a change shows as well */
-            if (!egress_log_verify(d, SB, &lines, &e))
+            if (!egress_log_verify(d, SB, NULL, &lines, &e))
                 printf("# byte %zu (%d)\n", i, last_hash);
-            CHECK(egress_log_verify(d, SB, &lines, &e));
+            CHECK(egress_log_verify(d, SB, NULL, &lines, &e));
         }
         whole[i] ^= 1;
     }
@@ -96,9 +98,16 @@ TEST(log, a_changed_removed_or_inserted_line_is_found)
     size_t a = (size_t)(second - whole), b = (size_t)(third - second);
     memcpy(cut, whole, a), memcpy(cut + a, third, n - a - b);
     spill(d, SB ".log", cut, n - b);
-    CHECK(egress_log_verify(d, SB, &lines, &e) && strstr(e.msg, "number 1"));
+    CHECK(egress_log_verify(d, SB, NULL, &lines, &e) && strstr(e.msg, "number 1"));
     spill(d, SB ".log", whole, n);
-    CHECK(!egress_log_verify(d, SB, &lines, &e) && lines == 5);
+    CHECK(!egress_log_verify(d, SB, NULL, &lines, &e) && lines == 5);
+    CHECK(!egress_log_verify(d, SB, &last, &lines, &e) && lines == 5);
+    last.seq = 4; /* as if the end had been written anew */
+    CHECK(egress_log_verify(d, SB, &last, &lines, &e) && strstr(e.msg, "line 4"));
+    last.seq = 5;
+    spill(d, SB ".log", whole, a); /* all but the first is gone: the chain cannot tell, its writer can */
+    CHECK(!egress_log_verify(d, SB, NULL, &lines, &e) && lines == 1);
+    CHECK(egress_log_verify(d, SB, &last, &lines, &e) && strstr(e.msg, "lines up to 5"));
     free(cut), free(whole);
     wipe(d);
 }
@@ -117,7 +126,7 @@ TEST(log, a_torn_line_is_cut_off)
     l = egress_log_open(d, SB, 1 << 20, 3, &e);
     CHECK(l && egress_log_seq(l) == 1);
     put(l, "c.example");
-    CHECK(!egress_log_verify(d, SB, &lines, &e) && lines == 2);
+    CHECK(!egress_log_verify(d, SB, NULL, &lines, &e) && lines == 2);
     egress_log_close(l);
     free(whole);
     wipe(d);
@@ -132,7 +141,7 @@ TEST(log, parts_rotate_and_the_chain_goes_on)
         put(l, "a.example");
     uint64_t lines;
     struct stat st;
-    CHECK(!egress_log_verify(d, SB, &lines, &e));
+    CHECK(!egress_log_verify(d, SB, NULL, &lines, &e));
     CHECK(lines < 500 && lines > 60);
     CHECK(!fstatat(d, SB ".log.2", &st, 0) && fstatat(d, SB ".log.3", &st, 0));
     struct buf b = {0};
