@@ -147,12 +147,11 @@ static void boot_args(struct args *a, const struct sp_vm *q, const int fd[SPF_MA
     arg(a, "/proc/self/fd/%d", fd[SPF_INITRD]);
     arg(a, "-append");
     static const char common[] = "console=ttyS0 reboot=t panic=-1 quiet audit=0 cryptomgr.notests i8042.noaux i8042.nokbd i8042.nomux i8042.nopnp";
-    /* Emulated: without the TSC rate a boot may hang; without norandmaps every exec is translated anew; with rep_good (112) pages are
-     * cleared and copied by instructions that are emulated a word at a time; the rest are a kernel's defences against its own
-     * processes, which cost a tenth of every command there. */
+    /* Emulated: without the TSC rate a boot may hang; without norandmaps every exec is translated anew; the rest are a
+     * kernel's defences against its own processes, which cost a tenth of every command there. */
     if (q->accel == SP_ACCEL_TCG)
         arg(a, "%s tsc=reliable tsc_early_khz=%u norandmaps mitigations=off init_on_alloc=0 hardened_usercopy=off randomize_kstack_offset=off lsm=landlock,yama "
-            "psi=0 nowatchdog transparent_hugepage=madvise clearcpuid=112",
+            "psi=0 nowatchdog transparent_hugepage=madvise",
             common, q->tsc_khz);
     else
         arg(a, "%s", common);
