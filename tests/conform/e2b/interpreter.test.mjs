@@ -9,7 +9,7 @@ const metadata = process.env.HUTCH_TIER ? { 'hutch.isolation': process.env.HUTCH
 const wait = (ms) => new Promise((r) => setTimeout(r, ms))
 const slow = { timeout: 240_000 }
 const long = { requestTimeoutMs: 180_000, timeoutMs: 180_000 }
-const create = (template, more = {}) => Sandbox.create(template, { metadata, timeoutMs: 600_000, requestTimeoutMs: 180_000, ...more })
+const create = (template, more = {}) => Sandbox.create(template, { metadata, timeoutMs: 1_800_000, requestTimeoutMs: 180_000, ...more })
 
 describe('code interpreter on base', slow, () => {
   let sbx
