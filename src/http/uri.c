@@ -11,6 +11,7 @@ static int hexval(char c)
 bool uri_decode(struct str in, bool plus_is_space, struct buf *out)
 {
     buf_reserve(out, in.n); /* decoding never grows */
+    out->p[out->n] = 0;     /* also of nothing */
     for (size_t i = 0; i < in.n; i++) {
         char c = in.p[i];
         if (c == '%') {

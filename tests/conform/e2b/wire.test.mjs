@@ -74,6 +74,7 @@ describe('control plane', { timeout: 120_000 }, () => {
     await refused(400, 'POST', `/sandboxes/${id}/fork`, { count: 0 })
     await refused(400, 'POST', `/sandboxes/${id}/fork`, { count: 101 })
     await refused(400, 'GET', '/v2/sandboxes?limit=x')
+    assert.ok((await control('GET', '/v2/sandboxes?state=&order=&metadata=&nextToken=&startedAfter=')).json.some((s) => s.sandboxID === id)) // empty is not asked for
     await refused(400, 'GET', `/sandboxes/${id}/metrics?start=x`)
     assert.deepEqual((await control('GET', `/sandboxes/${id}/metrics?start=9999999999`)).json, [])
   })

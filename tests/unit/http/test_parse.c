@@ -229,6 +229,8 @@ TEST(uri, reads_queries)
     CHECK_STR(b.p, "/a b+c");
     b.n = 0;
     CHECK(query_get(S("x=1&flag"), "flag", &b) && !b.n);
+    auto_buf none = {0};
+    CHECK(uri_decode((struct str){"", 0}, true, &none) && none.p && !*none.p); /* a string, of whatever length */
     CHECK(!query_get(S("x=1&flag"), "y", &b));
     CHECK(!query_get(S("x=%zz"), "x", &b));
     CHECK(query_get(S("a%5Bb%5D=1"), "a[b]", &b));
