@@ -26,7 +26,7 @@ describe('a Dockerfile and helpers that need no registry', { timeout: 400_000 },
     writeFileSync(join(dir, 'pkg', 'package.json'), '{"name":"conform-pkg","version":"1.0.0","bin":{"conform-bin":"run.js"}}')
     writeFileSync(join(dir, 'pkg', 'run.js'), '#!/usr/bin/env node\nconsole.log("from npm")\n')
     let t = Template({ fileContextPath: dir })
-      .fromDockerfile('FROM debian:12\nARG MADE=1\nENV FIRST=a SECOND=b\nWORKDIR /app\nCOPY --chown=user one.txt ./\nCOPY pkg /srv/pkg/\nRUN cat one.txt > two.txt && \\\n    echo "$SECOND" >> two.txt\nUSER user\n')
+      .fromDockerfile(`FROM debian:12\nARG MADE=${name}\nENV FIRST=a SECOND=b\nWORKDIR /app\nCOPY --chown=user one.txt ./\nCOPY pkg /srv/pkg/\nRUN cat one.txt > two.txt && \\\n    echo "$SECOND" >> two.txt\nUSER user\n`)
       .runCmd('git init -q -b main /tmp/repo && cd /tmp/repo && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m first')
       .gitClone('file:///tmp/repo', '/tmp/clone', { branch: 'main', depth: 1 })
     if (!vm) // package managers take minutes in an emulated machine, and are commands like any other
@@ -40,7 +40,7 @@ describe('a Dockerfile and helpers that need no registry', { timeout: 400_000 },
   })
   after(() => drop(name))
   it('did what they say', async () => {
-    assert.equal(await inside(name, 'pwd; whoami; cat two.txt; stat -c %U one.txt two.txt; echo $FIRST $MADE; git -C /tmp/clone log --format=%s'), '/app\nuser\none\nb\nuser\nroot\na 1\nfirst\n')
+    assert.equal(await inside(name, 'pwd; whoami; cat two.txt; stat -c %U one.txt two.txt; echo $FIRST $MADE; git -C /tmp/clone log --format=%s'), `/app\nuser\none\nb\nuser\nroot\na ${name}\nfirst\n`)
     if (vm) return
     assert.equal(await inside(name, 'conform-bin'), 'from npm\n')
     assert.ok(logs.some((l) => /Requirement already satisfied: pip/.test(l)) && logs.some((l) => /curl is already the newest version/.test(l)), logs.join('\n'))
