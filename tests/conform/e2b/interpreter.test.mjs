@@ -158,7 +158,7 @@ describe('a template with kernels', { timeout: 900_000, skip: notebook ? false :
     ['java', 'int kept = 41;', 'kept + 1', '42', 'throw new IllegalStateException("no");', ''],
   ]) {
     const long_there = process.env.HUTCH_TIER === 'vm' && ['r', 'java'].includes(language) // two more starts of each under emulation: on request
-    it(`a context of ${language}`, { ...slow, skip: long_there && !process.env.HUTCH_SLOW ? 'on the container tier; a VM speaks it above' : false }, async () => {
+    it(`a context of ${language}`, { timeout: long_there ? 900_000 : slow.timeout, skip: long_there && !process.env.HUTCH_SLOW ? 'on the container tier; a VM speaks it above' : false }, async () => {
       const ctx = await sbx.createCodeContext({ language, cwd: '/tmp', ...long })
       assert.deepEqual([ctx.language, ctx.cwd], [language, '/tmp'])
       const value = async (code) => { const r = await run(code, { context: ctx }); return r.text ?? r.logs.stdout.join('').trim() }
