@@ -12,7 +12,7 @@ from outside import ENV, egress, gated, inside, logged, outside
 
 TIERS = tiers("vm", "container")
 FEW = shared_daemon("few", **{**ENV, "HUTCH_NETWORK_CONNECTIONS": 4, "HUTCH_NETWORK_BYTES_PER_SECOND": 1000000, "HUTCH_NETWORK_UDP_IDLE": 2,
-                              "HUTCH_TENANTS": '{"*": {"bytes_per_day": 100000}}', "HUTCH_POOL_VM": 0, "HUTCH_POOL_CONTAINER": 0})
+                              "HUTCH_TENANTS": '{"*": {"bytes_per_day": 100000}}', "HUTCH_POOL_VM": 0})
 RATE = """
     s = socket.create_connection((O.web, 7), timeout=30)
     t0 = time.monotonic()
