@@ -17,7 +17,7 @@ const inside = async (n, cmd) => {
   try { return (await sbx.commands.run(cmd)).stdout } finally { await sbx.kill() }
 }
 
-describe('a Dockerfile and helpers that need no registry', { timeout: 400_000 }, () => {
+describe('a Dockerfile and helpers that need no registry', { timeout: 800_000 }, () => {
   const logs = []
   before(async () => {
     const dir = mkdtempSync(join(tmpdir(), 'e2b-'))
@@ -47,7 +47,7 @@ describe('a Dockerfile and helpers that need no registry', { timeout: 400_000 },
   })
 })
 
-describe('the cache of steps', { timeout: 400_000 }, () => {
+describe('the cache of steps', { timeout: 800_000 }, () => {
   const n = `${name}-cache`
   const uuid = `: ${n}; cat /proc/sys/kernel/random/uuid` // not what an earlier try has left
   after(() => drop(n))
