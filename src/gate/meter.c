@@ -121,6 +121,10 @@ static void load(struct gate *g, struct meter *m, uint64_t *day, const char *fil
 void meter_load_box(struct box *b)
 {
     char file[FILE_TEXT];
+    struct map_entry *m;
+    for (size_t i = 0; (m = map_next(&b->g->boxes, &i));) /* of a sandbox that comes back the box before may still be here */
+        if (!strcmp(((struct box *)m->value)->sandbox, b->sandbox))
+            meter_save_box(m->value);
     box_file(b->sandbox, file);
     load(b->g, &b->meter, NULL, file);
 }
