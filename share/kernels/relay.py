@@ -394,6 +394,13 @@ class Bash(Relay):
         text = before + "printf 'begun\\n' >&4; eval " + self.quoted(code) + " </dev/null 3<&- 4>&- 5<&-\n__hutch_status=$?\n" + after + "printf 'status %d\\n' \"$__hutch_status\" >&4\n"
         self.write(text.encode("utf-8", "replace"))
 
+    def interrupt(self):
+        """A signal that meets bash between the fork and the exec of a command is heard by neither: it waits for the command,
+        which has its handlers but not its ears. So once more, if the cell runs on."""
+        cell = self.cell
+        signal.signal(signal.SIGALRM, lambda *_: self.cell == cell and os.killpg(0, signal.SIGINT))
+        signal.alarm(1)
+
     def message(self, head):
         if head[0] != "status":
             return super().message(head)
