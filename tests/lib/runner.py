@@ -424,7 +424,11 @@ def serial(r, todo):
         r.attempt(test, tier)
         if r.failed and r.opts.fail_fast:
             return
-    r.once_more({label(*x): x for x in todo})
+    if r.opts.late:
+        with open(r.opts.late, "w") as f:
+            f.writelines(name + "\n" for name in dict.fromkeys(r.late))
+    else:
+        r.once_more({label(*x): x for x in todo})
 
 
 def worker(r, todo):
@@ -446,6 +450,7 @@ def main(argv):
     ap.add_argument("--repeat", type=int, default=1)
     ap.add_argument("--fail-fast", action="store_true")
     ap.add_argument("--retry", action="store_true", help="a failed test gets a second try when the others are through, which is reported")
+    ap.add_argument("--late", metavar="FILE", help="with --retry and one job: the names of those that failed go there, for --names; who asks tries them again")
     ap.add_argument("--no-census", action="store_true")
     ap.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     opts = ap.parse_args(argv)
