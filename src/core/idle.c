@@ -28,6 +28,8 @@ static bool has_clients(struct sandbox *sb)
     return a && agent_open(a) > contexts_resting(sb);
 }
 
+bool idle_rests(struct sandbox *sb) { return sb->idle.looked > sb->idle.since && !has_clients(sb); }
+
 /* The figures of this look against those of the last. */
 static void judge(struct sandbox *sb, uint64_t cpu_ns, uint64_t traffic)
 {

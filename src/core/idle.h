@@ -23,4 +23,5 @@ struct idle {
 
 void idle_begin(struct sandbox *sb); /* it runs (again), or the rule changed: counts from now */
 void idle_touch(struct sandbox *sb); /* a sign of work */
+bool idle_rests(struct sandbox *sb); /* the last look found no work, and there was none since */
 void idle_tick(struct sandbox *sb);  /* of core/policy.c: look if it is time; what is due happens after the look */

@@ -6,7 +6,7 @@
 
 const char *pause_name(enum pause_kind k) { return k == PAUSE_DISK ? "disk" : k == PAUSE_STANDBY ? "standby" : NULL; }
 
-static const char *const whys[WHY_MAX] = {"call", "timeout", "idle", "shutdown"};
+static const char *const whys[WHY_MAX] = {"call", "timeout", "idle", "shutdown", "quota"};
 const char *pause_why_name(enum pause_why w) { return (unsigned)w < WHY_MAX ? whys[w] : whys[WHY_CALL]; }
 
 const char *on_timeout_name(enum on_timeout o) { return o == ON_TIMEOUT_PAUSE ? "pause" : "kill"; }

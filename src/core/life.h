@@ -7,8 +7,8 @@
 
 enum pause_kind { PAUSE_NONE, PAUSE_DISK, PAUSE_STANDBY };
 const char *pause_name(enum pause_kind k); /* "disk", "standby"; NULL */
-enum pause_why { WHY_CALL, WHY_TIMEOUT, WHY_IDLE, WHY_SHUTDOWN, WHY_MAX };
-const char *pause_why_name(enum pause_why w); /* "call", "timeout", "idle", "shutdown" */
+enum pause_why { WHY_CALL, WHY_TIMEOUT, WHY_IDLE, WHY_SHUTDOWN, WHY_QUOTA, WHY_MAX };
+const char *pause_why_name(enum pause_why w); /* "call", "timeout", "idle", "shutdown", "quota" */
 
 enum on_timeout { ON_TIMEOUT_KILL = 0, ON_TIMEOUT_PAUSE };
 const char *on_timeout_name(enum on_timeout o); /* "kill", "pause" */

@@ -1,5 +1,5 @@
-/* Pause and resume. One path whoever asks: a call, a timeout, idleness, the
- * daemon's end. What is under way is a transition of its sandbox; there is one
+/* Pause and resume. One path whoever asks: a call, a timeout, idleness, a
+ * quota, the daemon's end. What is under way is a transition of its sandbox; there is one
  * at a time, and calls that come meanwhile wait for it (sandbox_wake).
  *
  * When is a pause true? A VM on disk: from the moment its manifest was renamed

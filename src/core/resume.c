@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "core/agent.h"
 #include "core/prime.h"
+#include "core/quota.h"
 #include "core/template.h"
 #include "core/transit.h"
 #include "core/volume.h"
@@ -341,6 +342,8 @@ int sandbox_resume(struct sandbox *sb, const struct resume_spec *how, sandbox_cb
         return transit_not_now(sb, "resumed", e);
     if (sb->core->stopping || sb->core->spawn_lost)
         return err_set(e, E_UNAVAILABLE, "the daemon is stopping");
+    if (quota_admit(sb->core, sandbox_tenant(sb), sb->memory_mib, sb, e))
+        return -1;
     struct transit *t = transit_new(sb, RESUME, NULL);
     t->resume = *how;
     transit_wait(t, done, arg, false);

@@ -10,6 +10,7 @@
 #include "core/network.h"
 #include "core/pool.h"
 #include "core/prime.h"
+#include "core/quota.h"
 #include "core/sandbox.h"
 #include "core/snapshot.h"
 #include "core/template.h"
@@ -276,7 +277,8 @@ int sandbox_create(struct core *c, const struct sandbox_spec *asked, sandbox_cb 
         return -1;
     struct template *t = template_find(c, s->template ? s->template : "base", e);
     enum tier tier = s->tier ? (enum tier)s->tier : (enum tier)c->cfg.default_tier;
-    if (!t || check_spec(c, s, t, tier, e) || volumes_check(c, s->volumes, s->nvolumes, e))
+    if (!t || check_spec(c, s, t, tier, e) || volumes_check(c, s->volumes, s->nvolumes, e) ||
+        quota_admit(c, s->tenant ? s->tenant : kv_get(&s->options, OPT_TENANT), s->memory_mib ? s->memory_mib : c->cfg.def_memory_mib, NULL, e)) /* last: it makes room */
         return -1;
     struct sandbox *sb = sandbox_new(c);
     id_make('i', sb->id);

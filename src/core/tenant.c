@@ -28,14 +28,16 @@ static int read_ceiling(struct json *obj, struct tenant *t, struct err *e)
 }
 static int read_tenant(struct json *v, struct tenant *t, struct err *e)
 {
-    int64_t conns, rate, bytes, held;
+    int64_t conns, rate, bytes, held, running, memory;
     if (json_kind(v) != JSON_OBJ)
         return json_fail(v, e, "not an object");
-    if (json_only(v, e, "ceiling", "connections", "bytes_per_second", "bytes_per_day", "held_bytes", NULL) || read_ceiling(v, t, e) ||
+    if (json_only(v, e, "ceiling", "connections", "bytes_per_second", "bytes_per_day", "held_bytes", "running", "memory_mib", NULL) || read_ceiling(v, t, e) ||
         json_i64(v, "connections", 0, 1000000, 0, &conns, e) || json_i64(v, "bytes_per_second", 0, INT64_MAX / 4, 0, &rate, e) ||
-        json_i64(v, "bytes_per_day", 0, INT64_MAX / 4, 0, &bytes, e) || json_i64(v, "held_bytes", 0, INT64_MAX, 0, &held, e))
+        json_i64(v, "bytes_per_day", 0, INT64_MAX / 4, 0, &bytes, e) || json_i64(v, "held_bytes", 0, INT64_MAX, 0, &held, e) ||
+        json_i64(v, "running", 0, 1000000, 0, &running, e) || json_i64(v, "memory_mib", 0, UINT32_MAX, 0, &memory, e))
         return -1;
     t->held_bytes = (uint64_t)held;
+    t->running = (uint32_t)running, t->memory_mib = (uint64_t)memory;
     t->limits = (struct gate_limits){.connections = (uint64_t)conns, .bytes_per_second = (uint64_t)rate, .bytes_per_day = (uint64_t)bytes};
     return 0;
 }

@@ -171,8 +171,11 @@ static void wake_look(void *arg)
         transit_wait(sb->transit, woke, w, true);
         return;
     }
-    if (sb && sb->state == SB_PAUSED && sb->life.auto_resume && w->tries++ < 8 && !sandbox_resume(sb, &how, woke, w, &e))
+    if (sb && sb->state == SB_PAUSED && sb->life.auto_resume && w->tries++ < 8) {
+        if (sandbox_resume(sb, &how, woke, w, &e))
+            woke(w, NULL, &e);
         return;
+    }
     struct wake x = *w;
     free(w);
     if (!sb)

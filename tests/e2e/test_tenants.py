@@ -143,6 +143,47 @@ def the_canary_tries_every_ceiling(t):
 
 
 @tiers("vm", "container")
+@own_daemon(HUTCH_TENANTS='{"acme": {"running": 2}, "small": {"memory_mib": 1100}}', HUTCH_POOL_VM=0, HUTCH_POOL_PRESTARTED=0, HUTCH_POOL_CONTAINER=0)
+@timeout(180)
+def who_rests_makes_room(t):
+    """A tenant's limit of running sandboxes: one that is idle and asked to be paused then goes, nothing else does."""
+    c = t.d.tcp(t.d.new_key("acme")["key"])
+
+    def box(client=c, **m):
+        b = client.create(isolation=t.tier, auto_resume=True, **m)
+        t.boxes.append(b)
+        return b
+    a = box()
+    b = box(idle_timeout_s=3600, on_idle="pause")
+    a.put("f", b"of a")
+    b.put("f", b"of b")
+    e = refuses("quota", box)  # b was busy a moment ago
+    contains(e.message, "running of HUTCH_TENANTS")
+    def room():  # once b was found idle
+        try:
+            return box(idle_timeout_s=3600, on_idle="pause")
+        except ApiError as e:
+            equal(e.code, "quota")
+    third = until(room, 60, "b rests")
+    info = until(lambda: b.info()["state"] == "paused" and b.info(), 60, "b is paused")
+    equal(info["paused"]["reason"], "quota")
+    equal(a.info()["state"], "running", "it never asked to be paused")
+    # A call wakes b, and then another has to go; the newest is busy, and a is not to be touched.
+    with third.stream(["sleep", "1000"]) as held:
+        held.started()
+        equal(refuses("quota", b.get, "f").message, e.message)
+        equal(b.info()["state"], "paused")
+        a.kill()
+        equal(b.get("f"), b"of b")
+    # Memory alike; the operator has no limit.
+    small = t.d.tcp(t.d.new_key("small")["key"])
+    box(small, memory_mib=512), box(small, memory_mib=512)
+    contains(refuses("quota", box, small, memory_mib=128).message, "memory_mib of HUTCH_TENANTS")
+    box(t.c, memory_mib=128)
+    equal([(x["running"], x["memory_mib"]) for x in t.c.get("/v1/tenants")["tenants"]], [(2, None), (None, 1100)])
+
+
+@tiers("vm", "container")
 @own_daemon(HUTCH_TENANTS='{"acme": {"held_bytes": 1000000}}', HUTCH_POOL_VM=0, HUTCH_POOL_PRESTARTED=0, HUTCH_POOL_CONTAINER=0)
 @timeout(180)
 def what_is_held_is_counted_and_bounded(t):

@@ -42,6 +42,8 @@ void tenants_get(struct http_stream *s, void *a)
         put_limit(&w, "bytes_per_second", t->limits.bytes_per_second);
         put_limit(&w, "bytes_per_day", t->limits.bytes_per_day);
         put_limit(&w, "held_bytes", t->held_bytes);
+        put_limit(&w, "running", t->running);
+        put_limit(&w, "memory_mib", t->memory_mib);
         put_ceiling(&w, t->ceiling);
         jw_end(&w);
     }

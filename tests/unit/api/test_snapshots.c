@@ -205,7 +205,7 @@ TEST(api, what_the_operator_allows_is_shown_to_the_operator)
 {
     struct fx *x = fx_new();
     fx_ask(x, "GET", "/v1/tenants", NULL);
-    HAS(x, "{\"name\":\"acme\",\"connections\":7,\"bytes_per_second\":null,\"bytes_per_day\":null,\"held_bytes\":null,\"ceiling\":{\"mode\":\"open\"}}");
+    HAS(x, "{\"name\":\"acme\",\"connections\":7,\"bytes_per_second\":null,\"bytes_per_day\":null,\"held_bytes\":null,\"running\":null,\"memory_mib\":null,\"ceiling\":{\"mode\":\"open\"}}");
     fx_begin(x, "POST", "/v1/sandboxes", "{\"tenant\":\"acme\"}");
     fx_turn(x, 5);
     CHECK_STR(F.create.tenant.p, "acme");

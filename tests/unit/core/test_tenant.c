@@ -16,10 +16,10 @@ TEST(tenant, its_own_entry_else_everybodys)
     struct tenants t;
     struct err e = {0};
     CHECK(!tenants_parse(NULL, &t, &e) && !t.n && !tenant_find(&t, "acme"));
-    CHECK(!tenants_parse("{\"*\":{\"connections\":9},\"acme\":{\"connections\":2,\"bytes_per_second\":3,\"bytes_per_day\":4,\"held_bytes\":6,"
+    CHECK(!tenants_parse("{\"*\":{\"connections\":9},\"acme\":{\"connections\":2,\"bytes_per_second\":3,\"bytes_per_day\":4,\"held_bytes\":6,\"running\":7,\"memory_mib\":8,"
                          "\"ceiling\":{\"allow\":[\"example.org\"],\"limits\":{\"bytes\":5}}}}", &t, &e));
     const struct tenant *a = tenant_find(&t, "acme"), *other = tenant_find(&t, "other");
-    CHECK(a && a->limits.connections == 2 && a->limits.bytes_per_second == 3 && a->limits.bytes_per_day == 4 && a->held_bytes == 6 && strstr(a->ceiling, "example.org"));
+    CHECK(a && a->limits.connections == 2 && a->limits.bytes_per_second == 3 && a->limits.bytes_per_day == 4 && a->held_bytes == 6 && a->running == 7 && a->memory_mib == 8 && strstr(a->ceiling, "example.org"));
     CHECK(other && other->limits.connections == 9 && !other->ceiling);
     CHECK(!tenant_find(&t, "") && !tenant_find(&t, NULL)); /* the operator's own have none */
     tenants_free(&t);
