@@ -42,7 +42,7 @@ def pip_from_the_hosts_index(t):
     equal(text, "403")
 
 
-@tiers("container")
+@TIERS
 @real
 def npm_from_the_hosts_registry(t):
     need("npm")
@@ -122,13 +122,6 @@ def standins(fn):
         timeout(LONG + 20)(body))
 
 
-@slow  # node takes a minute without hardware virtualization
-@tiers("vm")
-@real
-def npm_in_a_vm(t):
-    npm_from_the_hosts_registry(t)
-
-
 @slow  # the lists of a whole distribution take minutes without hardware virtualization
 @tiers("vm")
 @real
@@ -155,7 +148,7 @@ def tools_follow_the_hosts_settings(t):
     box = t.box(network={"presets": ["pip", "npm", "git"]})
     equal(run(box, "echo $npm_config_registry").strip(), BASE + "/npm/")
     contains(run(box, "pip install --no-input --target /tmp/p standin && PYTHONPATH=/tmp/p python3 -c 'import standin; print(\"got\", standin.answer)'"), "got 42")
-    if t.tier == "container":  # see above
+    if t.tier == "container":  # node takes its time without hardware virtualization, and has had its turn above
         contains(run(box, "mkdir /tmp/n && cd /tmp/n && npm install --no-fund standin && node -e 'console.log(\"got\", require(\"standin\"))'"), "got 42")
     equal(run(box, "git clone -q https://code.test/thing.git /tmp/g && cat /tmp/g/hello"), "from the repository\n")
     logged(t, box, kind="http", rule="allow preset-git", method="POST", path="/git/thing.git/git-upload-pack")
