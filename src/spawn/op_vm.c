@@ -200,8 +200,12 @@ static int command_line(struct args *a, const struct sp_vm *q, const int fd[SPF_
     arg(a, "socket,id=mon,fd=%d", qmp);
     arg2(a, "-mon", "chardev=mon,mode=control");
     arg2(a, "-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny");
-    if (q->incoming)
+    if (q->incoming) {
         arg2(a, "-incoming", "defer");
+        arg2(a, "-global", "migration.x-events=on");
+        /* nobody on its network has to be told that it is there, and the guest would work on that before it answers */
+        arg2(a, "-global", "migration.announce-rounds=0");
+    }
     return a->full ? err_set(e, E_INTERNAL, "QEMU command line too long") : 0;
 }
 

@@ -85,7 +85,7 @@ static void arm(struct qmp *q)
     timer_arm(&q->timer, left > 0 ? left : 0);
 }
 
-struct qmp *qmp_new(struct loop *l, int fd, bool fresh, const struct qmp_ops *ops, void *arg, qmp_cb *ready, void *ready_arg)
+struct qmp *qmp_new(struct loop *l, int fd, bool fresh, const struct qmp_ops *ops, void *arg, int64_t timeout_ns, qmp_cb *ready, void *ready_arg)
 {
     struct qmp *q = xcalloc(1, sizeof *q);
     q->loop = l;
@@ -95,13 +95,14 @@ struct qmp *qmp_new(struct loop *l, int fd, bool fresh, const struct qmp_ops *op
     q->greeted = !fresh;
     q->resync = !fresh;
     list_init(&q->cmds);
-    uint32_t base;
-    random_bytes(&base, sizeof base);
-    q->next_id = ((uint64_t)base << 20) + 1; /* never one that an earlier session used */
-    (void)fd_nonblock(fd);                   /* a socket: F_SETFL does not fail on it */
+    uint32_t base = 0;
+    if (!fresh) /* never one that an earlier session used */
+        random_bytes(&base, sizeof base);
+    q->next_id = ((uint64_t)base << 20) + 1;
+    (void)fd_nonblock(fd); /* a socket: F_SETFL does not fail on it */
     io_init(&q->io, l, fd, on_io, q);
     timer_init(&q->timer, l, on_timer, q);
-    qmp_command(q, fresh ? "qmp_capabilities" : "query-status", NULL, -1, 0, ready, ready_arg);
+    qmp_command(q, fresh ? "qmp_capabilities" : "query-status", NULL, -1, timeout_ns, ready, ready_arg);
     if (!fresh) { /* qmp-spec, "Forcing the JSON parser into known-good state": a lexical error ends half a command */
         struct cmd *c = container_of(q->cmds.next, struct cmd, node);
         char *t = xasprintf("\xff\n%s", c->text);
@@ -142,7 +143,8 @@ void qmp_command(struct qmp *q, const char *name, const char *args, int fd, int6
     c->cb = cb;
     c->arg = arg;
     c->fd = -1;
-    c->text = xasprintf("{\"execute\":\"%s\"%s%s,\"id\":%" PRIu64 "}\n", name, args ? ",\"arguments\":" : "", args ? args : "", c->id);
+    /* short: QEMU reads its monitor byte by byte, some 10 us each */
+    c->text = xasprintf("{\"execute\":\"%s\"%s%s,\"id\":%" PRIu64 "}", name, args ? ",\"arguments\":" : "", args ? args : "", c->id);
     c->n = strlen(c->text);
     c->deadline = timeout_ns > 0 ? clock_mono() + timeout_ns : 0;
     list_add_tail(&q->cmds, &c->node);

@@ -51,7 +51,7 @@ typedef void qmp_cb(void *arg, const struct qmp_msg *m, const struct err *e);
 /* fd: moved; made non-blocking. fresh: the greeting is still to come and capabilities are negotiated; its outcome is the
  * callback's. Not fresh: an earlier process talked on this socket and may have left half a command or half an answer;
  * both are flushed out, and everything until the answer to our own query is dropped; m->status then is the run state. */
-struct qmp *qmp_new(struct loop *l, int fd, bool fresh, const struct qmp_ops *ops, void *arg, qmp_cb *ready, void *ready_arg);
+struct qmp *qmp_new(struct loop *l, int fd, bool fresh, const struct qmp_ops *ops, void *arg, int64_t timeout_ns, qmp_cb *ready, void *ready_arg);
 void qmp_free(struct qmp *q); /* pending callbacks are dropped; NULL is fine */
 
 /* Send {"execute":name,"arguments":args,"id":n}. args: JSON text of an object, or NULL. fd: >= 0 goes with the command

@@ -254,14 +254,6 @@ static void on_command(void *arg, const struct qmp_msg *m, const struct err *e)
     op_end(o, e);
 }
 
-/* …and of one that goes on with another command: only a refusal ends it, and the VM with it. */
-static void on_first_step(void *arg, const struct qmp_msg *m, const struct err *e)
-{
-    (void)m;
-    if (e)
-        op_end(arg, e);
-}
-
 /* ---- launch ------------------------------------------------------------------------------------------------------ */
 
 struct launch { /* a machine on its way to its owner: started, or adopted */
@@ -368,18 +360,9 @@ static void on_started(void *arg, const struct sp_rep *rep, int *fds, int nfds)
     struct vm *vm = vm_new(l->host, l->variant, l->id, take_fd(&fds[0]), take_fd(&fds[1]), take_fd(&l->state_fd));
     l->vm = vm;
     vm->known = l->known, vm->machine = l->machine;
-    int64_t limit = l->host->conf.qmp_timeout_ns;
     struct op *o = op_new(vm, OP_READY, on_slot, l);
     vm->run = l->incoming ? VM_SLOT : VM_RUNNING;
-    vm->qmp = qmp_new(l->host->conf.loop, take_fd(&fds[2]), true, &qmp_events, vm, l->incoming ? on_first_step : on_command, o);
-    /* nobody on its network has to be told that it is there, and the guest would work on that before it answers */
-    if (l->incoming)
-        qmp_command(vm->qmp, "migrate-set-parameters", "{\"announce-rounds\":0}", -1, limit, NULL, NULL);
-    if (l->incoming) /* goes out together with the handshake */
-        qmp_command(vm->qmp, "migrate-set-capabilities", "{\"capabilities\":[{\"capability\":\"events\",\"state\":true}]}", -1, limit,
-                    on_command, o);
-    else
-        qmp_command(vm->qmp, "query-status", NULL, -1, limit, NULL, NULL); /* its deadline covers the handshake */
+    vm->qmp = qmp_new(l->host->conf.loop, take_fd(&fds[2]), true, &qmp_events, vm, l->host->conf.qmp_timeout_ns, on_command, o);
 }
 
 void vm_launch(struct vm_host *h, struct vm_launch a, vm_cb *cb, void *arg)
@@ -416,8 +399,8 @@ void vm_restore(struct vm *vm, vm_cb *cb, void *arg)
     vm->run = VM_RESTORING;
     timer_arm(&vm->watchdog, limit);
     /* One write. The state comes by the control channel, not by inheritance: which one it is may be decided late. */
-    qmp_command(vm->qmp, "getfd", "{\"fdname\":\"state\"}", vm->state_fd, limit, NULL, NULL);
-    qmp_command(vm->qmp, "migrate-incoming", "{\"uri\":\"fd:state\"}", -1, limit, on_incoming, vm);
+    qmp_command(vm->qmp, "getfd", "{\"fdname\":\"s\"}", vm->state_fd, limit, NULL, NULL);
+    qmp_command(vm->qmp, "migrate-incoming", "{\"uri\":\"fd:s\"}", -1, limit, on_incoming, vm);
     cleanup_fd(&vm->state_fd);
     vm->state_fd = -1;
 }
@@ -437,10 +420,10 @@ void vm_save_state(struct vm *vm, int fd, vm_cb *cb, void *arg)
         return;
     int64_t limit = vm->host->conf.qmp_timeout_ns;
     /* live must be false: with true on a stopped VM the disks are inactivated, and the next migration aborts QEMU. */
-    qmp_command(vm->qmp, "add-fd", "{\"fdset-id\":900}", fd, limit, NULL, NULL);
-    qmp_command(vm->qmp, "xen-save-devices-state", "{\"filename\":\"/dev/fdset/900\",\"live\":false}", -1, limit, on_command,
+    qmp_command(vm->qmp, "add-fd", "{\"fdset-id\":99}", fd, limit, NULL, NULL);
+    qmp_command(vm->qmp, "xen-save-devices-state", "{\"filename\":\"/dev/fdset/99\",\"live\":false}", -1, limit, on_command,
                 op_new(vm, OP_SAVE, cb, arg));
-    qmp_command(vm->qmp, "remove-fd", "{\"fdset-id\":900}", -1, limit, NULL, NULL);
+    qmp_command(vm->qmp, "remove-fd", "{\"fdset-id\":99}", -1, limit, NULL, NULL);
 }
 
 void vm_quit(struct vm *vm, vm_cb *cb, void *arg)
@@ -472,6 +455,5 @@ void vm_adopt(struct vm_host *h, struct vm_variant *v, const char *box_id, int p
     vm->run = VM_STOPPED;
     vm->known = !vm_machine_read(h->conf.home_fd, box_id, &vm->machine, NULL); /* a small file, at start-up: may block */
     struct op *o = op_new(vm, OP_READY, on_slot, l);
-    vm->qmp = qmp_new(h->conf.loop, qmp_fd, false, &qmp_events, vm, on_status, o);
-    qmp_command(vm->qmp, "query-name", NULL, -1, h->conf.qmp_timeout_ns, NULL, NULL); /* its deadline covers the query */
+    vm->qmp = qmp_new(h->conf.loop, qmp_fd, false, &qmp_events, vm, h->conf.qmp_timeout_ns, on_status, o);
 }

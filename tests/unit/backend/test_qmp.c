@@ -110,7 +110,7 @@ static void open_pair(bool fresh)
     peer = sv[1];
     CHECK(!fd_nonblock(peer));
     loop = loop_new();
-    q = qmp_new(loop, sv[0], fresh, &ops, NULL, on_ready, NULL);
+    q = qmp_new(loop, sv[0], fresh, &ops, NULL, 0, on_ready, NULL);
 }
 static void close_pair(void)
 {
