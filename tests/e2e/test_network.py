@@ -20,7 +20,9 @@ def none_is_the_default(t):
     box = t.box()
     equal(box.info()["network"], {"mode": "none"})
     r = inside(box, """
-        R["dns"] = query("allowed.test")
+        until = time.monotonic() + 30 # the gate takes on a closed sandbox a moment after it is made; until then nothing answers
+        while (dns := query("allowed.test")) == "ECONNREFUSED" and time.monotonic() < until: time.sleep(0.02)
+        R["dns"] = dns
         R["http"] = http(O.web, "allowed.test")
         R["echo"] = tcp((O.web, 7))
         try: socket.getaddrinfo("allowed.test", 80); R["libc"] = "ok"
