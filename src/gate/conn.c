@@ -1,5 +1,5 @@
 /* Decisions about one connection: where it wants to go, under which name, and
- * whether that holds. The bytes are moved by relay.c and http_proxy.c. */
+ * whether that holds. The bytes are moved by relay.c and http_exchange.c. */
 #include "gate/conn.h"
 #include "base/clock.h"
 #include "base/log.h"

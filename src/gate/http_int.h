@@ -8,7 +8,8 @@
 #include "http/body.h"
 #include "http/parse.h"
 
-#define HTTP_INJECT_MAX 8
+#define HTTP_INJECT_MAX  8
+#define HTTP_EXCHANGE_NS (600 * NS_PER_S) /* silence within an exchange */
 
 enum http_state {
     H_REQUEST,  /* reading a request head */
@@ -18,6 +19,8 @@ enum http_state {
     H_TUNNEL,   /* after 101: bytes */
     H_CLOSING,  /* our answer is written, waiting for the client to read it */
 };
+
+enum http_step { STEP_WAIT, STEP_ON, STEP_END };
 
 struct http_target { char name[NAME_MAX_LEN + 1]; struct ip ip; bool has_ip; uint16_t port; }; /* name "" with has_ip: a literal */
 
@@ -51,3 +54,25 @@ int http_rewrite(struct http_proxy *h, const struct policy_ask *q, const char **
 void http_response_head(struct http_proxy *h, struct buf *out); /* h->res is complete; framing for the client decided */
 bool http_budget_ok(struct http_proxy *h);                     /* after bytes moved: the budget of its secrets is not used up */
 void http_spend(struct http_proxy *h, uint64_t bytes);
+
+/* http_proxy.c */
+void http_kick(struct http_proxy *h); /* have the machine look again, soon */
+void http_record(struct http_proxy *h, enum gate_kind kind, bool allowed, const char *rule, const char *reason);
+void http_count(struct http_proxy *h);                    /* the client's bytes so far into its connection */
+void http_hang_up(struct http_proxy *h);                  /* upstream */
+void http_finish(struct http_proxy *h);                   /* no more requests: over when the client has read what it is owed */
+void http_over(struct http_proxy *h, const char *reason); /* now; the connection ends */
+/* With an answer that says why, then http_finish: */
+void http_deny(struct http_proxy *h, const char *rule, const char *reason);
+void http_malformed(struct http_proxy *h, int status, const char *why); /* no request, or not one that can be understood in one way only */
+void http_fail(struct http_proxy *h, const char *why);                  /* upstream's fault; if half an answer is out, http_over */
+
+/* http_request.c */
+void http_decide(struct http_proxy *h); /* h->req is complete */
+struct policy_ask http_ask(const struct http_proxy *h);
+void http_dial(struct http_proxy *h); /* to h->to; then http_exchange */
+
+/* http_exchange.c */
+void http_exchange(struct http_proxy *h); /* sends the head that http_rewrite made */
+enum http_step http_exchange_step(struct http_proxy *h);
+enum http_step http_tunnel_step(struct http_proxy *h);
