@@ -317,6 +317,13 @@ def forks(d, tier, base, base_name):
         row("memory of an idle clone of a fork of 10, vm", idle, aim="<= 28.6 MiB (30 MB)", unit="MiB PSS", note="as forked")
         row("memory of a clone of a fork of 10 after one command, vm", used, unit="MiB PSS", note="emulated: with what was translated for it")
         row("bytes on disk of a clone of a fork, vm", disk, unit="MB", note="its own disk layer")
+        b.ok("head -c 209715200 /dev/urandom > /dev/shm/big", deadline=120)
+        ms, reply = timed(lambda: b.fork(count=10, deadline=300))
+        kids = [c.box(f["sandbox"]["id"]) for f in reply["forks"]]
+        row("vm fork of 10, 200 MiB dirty, all configured and running", [ms], base, base_name)
+        row("memory of an idle clone of a fork of 10, 200 MiB dirty, vm", clones_pss(d, kids), [200], "what its parent wrote", unit="MiB PSS")
+        for k in kids:
+            k.kill()
     b.kill()
 
 

@@ -390,7 +390,7 @@ static void start_from(struct box *b)
     struct sp_req q = {.op = SP_LAYER_SEED};
     struct err e;
     if (b->spec.tier == TIER_VM) {
-        vm_start_from(b->core->vmh, b->from, b->booting, b->id, &lim, vm_started, box_ref(b));
+        vm_start_from(b->core->vmh, b->from, b->booting, b->copies, b->id, &lim, vm_started, box_ref(b));
         return;
     }
     memcpy(q.u.layer.id, b->id, sizeof b->id);
@@ -431,11 +431,12 @@ struct box *box_start(struct core *c, const struct box_spec *spec, bool low_prio
     return b;
 }
 
-struct box *box_start_from(struct core *c, const struct box_spec *spec, const char *snapshot, bool boot, box_cb *cb, void *arg)
+struct box *box_start_from(struct core *c, const struct box_spec *spec, const char *snapshot, bool boot, unsigned copies, box_cb *cb, void *arg)
 {
     struct box *b = box_start(c, spec, false, cb, arg);
     (void)snprintf(b->from, sizeof b->from, "%s", snapshot);
     b->booting = boot;
+    b->copies = copies;
     b->torn = !boot && spec->tier == TIER_VM;
     return b;
 }

@@ -56,6 +56,7 @@ struct box {
     bool keep_files;     /* boxes/<id> outlives it: a paused sandbox's */
     bool torn;           /* the channel may hold half a frame of an earlier life */
     char from[22];       /* the snapshot it is made of; "" */
+    unsigned copies;     /* … as one of so many */
     bool booting;        /* a kernel comes up: configure may take longer */
     bool waits_on;       /* configured, not at work yet: still frozen, or it was a rehearsal */
     struct err wake_err; /* waking failed while nobody waited for it */
@@ -71,7 +72,7 @@ struct box {
 /* The result comes by cb: e == NULL: WAITING. On failure b is only valid during the callback; it removes itself. */
 struct box *box_start(struct core *c, const struct box_spec *spec, bool low_priority, box_cb *cb, void *arg);
 /* The same on a snapshot: with its memory, or (boot) on its files alone; a container always boots. */
-struct box *box_start_from(struct core *c, const struct box_spec *spec, const char *snapshot, bool boot, box_cb *cb, void *arg);
+struct box *box_start_from(struct core *c, const struct box_spec *spec, const char *snapshot, bool boot, unsigned copies /* asked for at once */, box_cb *cb, void *arg);
 /* Wake it (restore, cont, or nothing), take the channel, configure: then LIVE. All in one flight; 30 s deadline. */
 void box_configure(struct box *b, const struct box_identity *id, box_cb *cb, void *arg);
 /* The first part of it alone, for what must be there before it is configured; box_configure does not do it twice. */

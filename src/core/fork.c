@@ -73,7 +73,7 @@ static size_t list_volumes(const struct sandbox *sb, struct volume_mount *ret)
 static void bear(struct forking *f, const struct sandbox *sb, struct snapshot *s)
 {
     struct volume_mount volumes[VOLUMES_PER_SANDBOX];
-    struct sandbox_spec spec = {.from = s, .timeout_s = f->how.timeout_s ? f->how.timeout_s : sb->timeout_s, .on_timeout = sb->on_timeout,
+    struct sandbox_spec spec = {.from = s, .copies = f->how.count, .timeout_s = f->how.timeout_s ? f->how.timeout_s : sb->timeout_s, .on_timeout = sb->on_timeout,
                                 .auto_resume = sb->life.auto_resume, .files_only = sb->life.files_only, .idle_s = sb->life.idle_s, .on_idle = sb->life.on_idle,
                                 .lifetime_s = sb->life.lifetime_s, .metadata = sb->metadata, .volumes = volumes};
     spec.nvolumes = list_volumes(sb, volumes);

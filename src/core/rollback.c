@@ -31,8 +31,10 @@ static void on_end(struct transit *t, const struct err *e)
     struct box *b = *t->other ? map_get(&t->core->boxes, t->other) : NULL;
     if (e)
         log_warn("sandbox %s: not rolled back: %s", t->id, e->msg);
-    if (b)
+    if (b) {
+        b->keep_files = false; /* one that was taken over from an earlier daemon would keep them */
         box_remove(b, NULL, NULL);
+    }
     snapshots_collect(t->core);
 }
 
@@ -172,7 +174,7 @@ int sandbox_rollback(struct sandbox *sb, const struct snapshot *s, bool boot, sa
     memcpy(t->base, s->id, sizeof t->base);
     transit_wait(t, done, arg, false);
     timer_arm(&t->deadline, LIMIT_NS);
-    struct box *b = box_start_from(sb->core, &spec, s->id, t->boots, started, transit_hold(t));
+    struct box *b = box_start_from(sb->core, &spec, s->id, t->boots, 1, started, transit_hold(t));
     memcpy(t->other, b->id, sizeof t->other);
     return 0;
 }

@@ -29,6 +29,7 @@ struct sandbox_spec {
     const char *template; /* NULL: base */
     struct snapshot *from; /* made of that instead (core/snapshot.h); NULL. Sizes and tier are then the snapshot's */
     bool boot;            /* on the files of the snapshot alone */
+    unsigned copies;      /* it is one of so many that are made of it at once; 0: one */
     bool asleep;          /* START and READY of its template do not run: it is only looked at */
     const char *name;     /* NULL: none */
     const char *tenant;   /* whose it is (core/tenant.h); NULL: nobody's, or as options say */

@@ -250,7 +250,7 @@ static int check_spec(struct core *c, const struct sandbox_spec *s, struct templ
 }
 
 /* A machine of its own, from the pool or new, or one made of a snapshot. */
-static void get_box(struct sandbox *sb, struct creation *cr, const struct snapshot *from, bool boot)
+static void get_box(struct sandbox *sb, struct creation *cr, const struct snapshot *from, bool boot, unsigned copies)
 {
     struct box_spec spec = sandbox_box_spec(sb);
     const char *path = from ? (boot ? "boot" : "snapshot") : sb->tier == TIER_VM ? "restore" : "cold";
@@ -258,7 +258,7 @@ static void get_box(struct sandbox *sb, struct creation *cr, const struct snapsh
     bool pooled = sb->box != NULL;
     sb->start_path = xstrdup(path);
     if (from && !from->bare)
-        sb->box = box_start_from(sb->core, &spec, from->id, boot, box_started, cr);
+        sb->box = box_start_from(sb->core, &spec, from->id, boot, copies, box_started, cr);
     else if (!pooled)
         sb->box = box_start(sb->core, &spec, false, box_started, cr);
     cr->boots = from && boot && sb->tier == TIER_VM;
@@ -323,6 +323,6 @@ int sandbox_create(struct core *c, const struct sandbox_spec *asked, sandbox_cb 
     *cr = (struct creation){.core = c, .done = done, .arg = arg, .begun = clock_mono(), .asleep = s->asleep};
     memcpy(cr->id, sb->id, sizeof cr->id);
     sandbox_use_template(sb, 1);
-    get_box(sb, cr, from, s->boot || (from && !from->memory));
+    get_box(sb, cr, from, s->boot || (from && !from->memory), s->copies);
     return 0;
 }

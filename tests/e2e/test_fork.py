@@ -48,6 +48,49 @@ def children_have_the_parents_memory(t):
     equal([k.get("/home/user/f") for k in kids] + [box.get("/home/user/f")], [b"kid0", b"kid1", b"kid2", b"1"])
 
 
+@tiers("vm")
+@own_daemon(HUTCH_POOL_VM=0, HUTCH_POOL_PRESTARTED=0, HUTCH_POOL_CONTAINER=0)
+@timeout(300)
+def many_children_share_what_they_do_not_write(t):
+    """The pages of a snapshot lie in memory once; each child's own are its own, and stay so over a pause, a copy and another daemon."""
+    mib = 64
+    box = t.box(timeout_s=280)
+    total = box.ok(f"head -c {mib << 20} /dev/urandom > /dev/shm/big; cksum < /dev/shm/big", deadline=120)
+    kids = t.fork(box, count=5)[1]  # five times 64 MiB are more than the template's memory and those
+
+    def own(kid):
+        """MiB that are this process's alone."""
+        text = open(f"/proc/{t.d.init_of(kid.info()['box'])}/smaps_rollup").read()
+        return sum(int(l.split()[1]) for l in text.splitlines() if l.startswith("Private_")) / 1024
+    sizes = [own(k) for k in kids]
+    t.note(f"own memory {' '.join('%.0f' % s for s in sizes)} MiB, of the parent {own(box):.0f} MiB")
+    true(max(sizes) < mib, f"{sizes}: each holds the parent's {mib} MiB")
+    true(own(box) > mib)
+    check = "cksum < /dev/shm/big"
+    equal([k.ok(check, deadline=60) for k in kids], [total] * 5)
+    changed = "printf %s | dd of=/dev/shm/big bs=1 seek=50000000 conv=notrunc status=none; " + check
+    own_sums = [k.ok(changed % f"kid{i}", deadline=60) for i, k in enumerate(kids[:3])]
+    equal(len({total, *own_sums}), 4, "each has its own")
+    # A pause keeps what it shares as well as what it wrote.
+    kids[0].pause()
+    kids[0].resume()
+    equal(kids[0].ok(check, deadline=60), own_sums[0])
+    # So does a copy of a copy, and one more when the first is gone.
+    grandchild = t.fork(kids[1], count=1)[1][0]
+    kids[1].kill()
+    equal(grandchild.ok(check, deadline=60), own_sums[1])
+    # Another daemon knows what its machines stand on.
+    t.d.sigkill()
+    t.d.start(settle=False)
+    kids[2].pause()
+    box.kill()
+    kids[3].kill()
+    kids[2].resume()
+    equal([kids[2].ok(check, deadline=60), kids[4].ok(check, deadline=60)], [own_sums[2], total])
+    kids[4].rollback(t.snapshot(kids[4])["id"])
+    equal(kids[4].ok(check, deadline=60), total)
+
+
 @tiers(*BOTH)
 @timeout(180)
 def nothing_is_shared_but_the_past(t):

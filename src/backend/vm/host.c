@@ -26,6 +26,7 @@ struct vm_host *vm_host_new(const struct vm_host_conf *conf)
     h->kernel_fd = h->initrd_fd = -1;
     list_init(&h->variants);
     list_init(&h->launches);
+    list_init(&h->images);
     list_init(&h->builds);
     h->refs = 1;
     h->ident.accel = conf->accel;

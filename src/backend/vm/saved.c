@@ -332,7 +332,7 @@ int savedfile_open(struct savedfile *f, int dir, const struct vm_identity *id, s
 }
 
 /* Every byte before the devices is known: head, marks and tail follow from the index, contents from the checksums. */
-int savedfile_verify(const struct savedfile *f, struct err *e)
+static int check_pages(const struct savedfile *f, int ram_fd /* -1: only looked at */, struct err *e)
 {
     struct stat st;
     uint32_t count = 0, ram_pages = f->machine.spec.ram_mib * (1048576u / PAGE_BYTES);
@@ -361,10 +361,14 @@ int savedfile_verify(const struct savedfile *f, struct err *e)
             size_t len = pages_mark(mark, en.page, !i);
             if (memcmp(page - len, mark, len) || crc32c(0, page, PAGE_BYTES) != en.crc)
                 return damaged(e);
+            if (ram_fd >= 0 && pwrite(ram_fd, page, PAGE_BYTES, (off_t)en.page * PAGE_BYTES) != (ssize_t)PAGE_BYTES)
+                return err_sys(e, errno, "memory of a snapshot");
         }
     }
     return 0;
 }
+int savedfile_verify(const struct savedfile *f, struct err *e) { return check_pages(f, -1, e); }
+int savedfile_apply(const struct savedfile *f, int ram_fd, struct err *e) { return check_pages(f, ram_fd, e); }
 
 /* ---- from one to the other --------------------------------------------------------------------------------------- */
 

@@ -19,6 +19,9 @@ enum how { NEW, RESUME, BOOT };
 struct start {
     struct vm_host *host;
     struct vm_variant *variant;
+    struct vm_image *image; /* of the snapshot, if it has memory */
+    unsigned copies;
+    bool shared;            /* its memory is the image's */
     struct varfile disks; /* without a variant: a RAM that begins empty needs nothing else of it */
     enum how how;
     char from[SP_ID];   /* the snapshot it is made of; "": none */
@@ -61,8 +64,9 @@ static struct start *start_new(struct vm_host *h, enum how how, const char *box_
 static void start_free(struct start *s)
 {
     int *fds[] = {&s->home, &s->ram, &s->state, &s->top, &s->mid, &s->base, &s->check_fd};
-    host_unref(s->host);
     vm_variant_unref(s->variant);
+    image_unref(s->image);
+    host_unref(s->host); /* after what is in its lists */
     varfile_close(&s->disks);
     savedfile_close(&s->saved);
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
@@ -146,7 +150,9 @@ static int open_variant(struct start *s)
     const struct varfile *f = s->variant ? &s->variant->file : &s->disks; /* immutable while referenced */
     s->mid = fd_reopen(f->disk_fd, O_RDONLY);
     s->base = fd_reopen(f->base_fd, O_RDONLY);
-    if (s->machine.booted) { /* an empty RAM, sealed like any other: the mapping is private */
+    if (s->shared) {
+        s->ram = fcntl(s->image->ram_fd, F_DUPFD_CLOEXEC, 0);
+    } else if (s->machine.booted) { /* an empty RAM, sealed like any other: the mapping is private */
         s->ram = memfd_create("hutch-ram", MFD_CLOEXEC | MFD_ALLOW_SEALING);
         if (s->ram >= 0 && (ftruncate(s->ram, (off_t)s->machine.spec.ram_mib << 20) ||
                             fcntl(s->ram, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)))
@@ -154,7 +160,7 @@ static int open_variant(struct start *s)
     } else {
         s->ram = fcntl(f->ram_fd, F_DUPFD_CLOEXEC, 0);
     }
-    s->state = s->how == NEW ? fd_reopen(f->state_fd, O_RDONLY) : take_fd(&s->saved.state_fd);
+    s->state = s->how == NEW ? fd_reopen(f->state_fd, O_RDONLY) : s->shared ? fd_reopen(s->image->devices_fd, O_RDONLY) : take_fd(&s->saved.state_fd);
     if (s->mid < 0 || s->base < 0 || s->ram < 0 || (s->how != BOOT && s->state < 0))
         return err_sys(&s->err, errno, "VM snapshot");
     return 0;
@@ -181,6 +187,8 @@ static void files_work(void *arg)
         bool same = !s->fresh && (s->how != BOOT || s->machine.booted) && !*s->machine.image;
         s->machine.booted |= s->how == BOOT;
         s->machine.image[0] = '\0'; /* saved pages are relative to the variant */
+        if (s->shared)
+            memcpy(s->machine.image, s->from, sizeof s->machine.image);
         s->rc = (s->fresh ? make_overlay(s) : open_top(s)) || open_layers(s) ||
                 (!same && machine_write(s->home, s->req.id, &s->machine, !s->fresh, &s->err));
     }
@@ -251,8 +259,8 @@ static void launch(struct start *s)
         }
     s->req.ram_mib = s->machine.spec.ram_mib;
     s->req.vcpus = s->machine.spec.vcpus;
-    struct vm_launch l = {.req = &s->req, .fds = fds, .nfds = n, .variant = s->variant, .machine = &s->machine, .keep_files = !s->fresh};
-    if (s->how != RESUME) {
+    struct vm_launch l = {.req = &s->req, .fds = fds, .nfds = n, .variant = s->variant, .image = s->image, .machine = &s->machine, .keep_files = !s->fresh};
+    if (s->how != RESUME || s->shared) { /* what is shared was checked when it was made */
         l.state_fd = take_fd(&s->state);
         vm_launch(s->host, l, s->cb, s->arg);
         start_free(s);
@@ -284,6 +292,30 @@ void vm_start(struct vm_host *h, struct vm_variant *v, const char *box_id, const
 
 /* ---- what was there before ---------------------------------------------------------------------------------------- */
 
+static void image_there(void *arg)
+{
+    struct start *s = arg;
+    s->shared = s->image->ram_fd >= 0;
+    if (s->host->closed)
+        start_failed(s);
+    else
+        job_run(s->host->conf.jobs, files_work, files_done, s);
+}
+
+/* One of many that are made of a snapshot shares its memory with them. */
+static void begin_files(struct start *s)
+{
+    if (s->how != RESUME || !*s->from) {
+        job_run(s->host->conf.jobs, files_work, files_done, s);
+        return;
+    }
+    s->image = image_of(s->host, s->from);
+    if (s->image->ram_fd < 0 && image_pays(s->image, s->copies, s->variant ? s->variant->file.ram_bytes : 0, s->saved.facts.pages))
+        image_make(s->host, s->image, s->variant, &s->saved, image_there, s);
+    else
+        image_there(s);
+}
+
 static void on_variant(void *arg, struct vm_variant *v, const struct err *e)
 {
     struct start *s = arg;
@@ -299,7 +331,7 @@ static void on_variant(void *arg, struct vm_variant *v, const struct err *e)
         return;
     }
     s->variant = v;
-    job_run(s->host->conf.jobs, files_work, files_done, s);
+    begin_files(s);
 }
 
 static void look_at_snapshot(struct start *s)
@@ -343,7 +375,7 @@ static void look_done(void *arg)
     if (s->rc || s->host->closed)
         start_failed(s);
     else if (s->how == BOOT || s->machine.booted)
-        job_run(s->host->conf.jobs, files_work, files_done, s);
+        begin_files(s);
     else
         variant_load_key(s->host, &s->machine.spec, s->machine.key, on_variant, s);
 }
@@ -360,10 +392,11 @@ void vm_boot(struct vm_host *h, const char *box_id, const struct vm_limits *lim,
     job_run(h->conf.jobs, look_work, look_done, s);
 }
 
-void vm_start_from(struct vm_host *h, const char *snapshot_id, bool boot, const char *box_id, const struct vm_limits *lim, vm_cb *cb, void *arg)
+void vm_start_from(struct vm_host *h, const char *snapshot_id, bool boot, unsigned copies, const char *box_id, const struct vm_limits *lim, vm_cb *cb, void *arg)
 {
     struct start *s = start_new(h, boot ? BOOT : RESUME, box_id, lim, cb, arg);
     s->fresh = true;
+    s->copies = copies;
     (void)snprintf(s->from, sizeof s->from, "%s", snapshot_id);
     job_run(h->conf.jobs, look_work, look_done, s);
 }

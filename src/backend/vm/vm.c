@@ -26,6 +26,7 @@ struct op { /* a call whose callback is due; in vm->ops */
 struct vm {
     struct vm_host *host;
     struct vm_variant *variant; /* reference or NULL */
+    struct vm_image *image;     /* likewise */
     char id[SP_ID];
     int pidfd, chan_fd, state_fd;
     struct qmp *qmp;
@@ -214,6 +215,7 @@ static void vm_bury(void *arg)
 {
     struct vm *vm = arg;
     vm_variant_unref(vm->variant);
+    image_unref(vm->image);
     host_unref(vm->host);
     free(vm);
 }
@@ -260,6 +262,7 @@ struct launch { /* a machine on its way to its owner: started, or adopted */
     struct list node; /* in host->launches */
     struct vm_host *host;
     struct vm_variant *variant; /* reference or NULL */
+    struct vm_image *image;     /* likewise */
     struct vm *vm;              /* once its process is there */
     char id[SP_ID];
     bool incoming, adopted, keep_files, known;
@@ -289,6 +292,7 @@ static void launch_free(struct launch *l)
 {
     list_del(&l->node);
     vm_variant_unref(l->variant);
+    image_unref(l->image);
     cleanup_fd(&l->state_fd);
     free(l);
 }
@@ -359,6 +363,7 @@ static void on_started(void *arg, const struct sp_rep *rep, int *fds, int nfds)
     }
     struct vm *vm = vm_new(l->host, l->variant, l->id, take_fd(&fds[0]), take_fd(&fds[1]), take_fd(&l->state_fd));
     l->vm = vm;
+    vm->image = l->image ? image_ref(l->image) : NULL;
     vm->known = l->known, vm->machine = l->machine;
     struct op *o = op_new(vm, OP_READY, on_slot, l);
     vm->run = l->incoming ? VM_SLOT : VM_RUNNING;
@@ -370,6 +375,7 @@ void vm_launch(struct vm_host *h, struct vm_launch a, vm_cb *cb, void *arg)
     struct launch *l = launch_new(h, a.variant, a.req->id, a.state_fd, cb, arg);
     l->incoming = a.req->incoming;
     l->keep_files = a.keep_files;
+    l->image = a.image ? image_ref(a.image) : NULL;
     if (a.machine) {
         l->known = true;
         l->machine = *a.machine;

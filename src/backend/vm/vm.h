@@ -181,8 +181,9 @@ void vm_resume(struct vm_host *h, const char *box_id, const struct vm_limits *li
 void vm_boot(struct vm_host *h, const char *box_id, const struct vm_limits *lim, vm_cb *cb, void *arg);
 
 /* A new box on snapshots/<sid>: a fresh overlay over its disk, its memory checked and ready for vm_restore(), as vm_start
- * otherwise; or (boot) a new kernel on its files, as vm_boot. E_NOT_FOUND: no such snapshot, or without memory. */
-void vm_start_from(struct vm_host *h, const char *snapshot_id, bool boot, const char *box_id, const struct vm_limits *lim, vm_cb *cb, void *arg);
+ * otherwise; or (boot) a new kernel on its files, as vm_boot. E_NOT_FOUND: no such snapshot, or without memory. copies: how
+ * many are asked for at once, this one included; many of one snapshot share its memory (image.c). */
+void vm_start_from(struct vm_host *h, const char *snapshot_id, bool boot, unsigned copies, const char *box_id, const struct vm_limits *lim, vm_cb *cb, void *arg);
 /* What lies in snapshots/<sid>: facts, and that its manifest can be read. Blocks. */
 int vm_snapshot_read(struct vm_host *h, const char *snapshot_id, struct vm_saved *ret, struct err *e);
 

@@ -31,6 +31,7 @@ struct vm_host {
     struct list variants; /* loading and loaded, by key */
     struct list launches; /* of vm.c: machines that are not yet handed out */
     struct list builds;   /* of build.c */
+    struct list images;   /* of image.c */
     unsigned refs;        /* the owner's, and one of everything that may come back to us */
     bool closed;          /* vm_host_free was called: no callback any more, spawner and jobs are not used */
 };
@@ -138,8 +139,20 @@ void savedfile_close(struct savedfile *f);
 int savedfile_open(struct savedfile *f, int dir, const struct vm_identity *id, struct err *e);
 int savedfile_machine(struct savedfile *f, int dir, struct err *e); /* what it stands on alone, whoever wrote its memory */
 int savedfile_verify(const struct savedfile *f, struct err *e);
+int savedfile_apply(const struct savedfile *f, int ram_fd, struct err *e); /* the same, and every page to its place */
 void saved_remove(int home, const char *box_id);
 int saved_dir_open(int home, const char *box_id, const char *snapshot_id, struct err *e);
+
+/* ---- image.c ---- */
+
+struct vm_image { struct list node; unsigned refs; char id[SP_ID]; bool making, failed; int ram_fd, devices_fd; /* -1: not made */ struct list waiters; };
+struct vm_image *image_of(struct vm_host *h, const char *snapshot_id); /* a reference */
+struct vm_image *image_ref(struct vm_image *m);
+void image_unref(struct vm_image *m); /* NULL is fine */
+bool image_pays(const struct vm_image *m, unsigned copies, uint64_t variant_bytes, uint32_t pages);
+typedef void image_cb(void *arg); /* made, or not: then a machine does without */
+void image_make(struct vm_host *h, struct vm_image *m, struct vm_variant *v /* NULL: it booted */, const struct savedfile *f /* copied */, image_cb *cb, void *arg);
+int image_compose(int variant_ram /* -1: it booted */, const struct savedfile *f, int *ret_ram, int *ret_devices, struct err *e); /* blocks */
 
 /* ---- vm.c ---- */
 
@@ -150,6 +163,7 @@ struct vm_launch {
     int nfds;
     int state_fd;                     /* moved; -1: none */
     struct vm_variant *variant;       /* or NULL */
+    struct vm_image *image;           /* of the snapshot it is made of, or NULL */
     const struct vm_machine *machine; /* or NULL; copied */
     bool keep_files;                  /* a failure leaves boxes/<bid> alone */
 };

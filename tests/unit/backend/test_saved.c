@@ -7,6 +7,7 @@
 #include "spawn/pages.h"
 #include "test.h"
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #define BID "baaaaaaaaaaaaaaaaaaaa"
@@ -110,6 +111,67 @@ TEST(saved, comes_back_whole)
     CHECK_INT(publish(SID, 1, &facts, &e), 0); /* a snapshot lies elsewhere */
     CHECK_INT(load(SID, &ident, &f, &e), 0);
     savedfile_close(&f);
+}
+
+TEST(image, is_the_variant_with_the_pages_over_it)
+{
+    struct err e = {0};
+    struct vm_saved facts;
+    struct savedfile f;
+    int ram = -1, devices = -1;
+    char got[64] = "";
+    unsigned char page[4096];
+    setup();
+    CHECK_INT(publish(SID, 1, &facts, &e), 0);
+    CHECK_INT(load(SID, &ident, &f, &e), 0);
+    auto_fd variant = memfd_create("variant", MFD_CLOEXEC);
+    CHECK_INT(ftruncate(variant, 64 << 20), 0);
+    CHECK_INT(pwrite(variant, "below", 5, 3 * 4096), 5);
+    CHECK_INT(pwrite(variant, "hidden", 6, 5 * 4096), 6);
+    CHECK_INT(image_compose(variant, &f, &ram, &devices, &e), 0);
+    CHECK_INT(pread(ram, got, 5, 3 * 4096), 5);
+    CHECK_STR(got, "below");
+    for (int i = 0; i < 3; i++) {
+        CHECK_INT(pread(ram, page, sizeof page, (off_t)page_no[i] * 4096), 4096);
+        CHECK(page[0] == 'A' + i && !memcmp(page, page + 1, 4095));
+    }
+    struct stat st;
+    CHECK_INT(fstat(ram, &st), 0);
+    CHECK_INT(st.st_size, 64 << 20);
+    CHECK(st.st_blocks * 512 < 1 << 20); /* holes stay holes */
+    CHECK_INT(pwrite(ram, "x", 1, 0), -1); /* nobody changes what others map */
+    CHECK_INT(pread(devices, got, sizeof got, 0), 23);
+    CHECK(!memcmp(got, "QEVM\0\0\0\3device sections", 23));
+    (void)close(ram), (void)close(devices);
+    /* of one that booted: over nothing */
+    CHECK_INT(image_compose(-1, &f, &ram, &devices, &e), 0);
+    CHECK_INT(pread(ram, page, sizeof page, 3 * 4096), 4096);
+    CHECK(!page[0]);
+    CHECK_INT(pread(ram, page, sizeof page, 900 * 4096), 4096);
+    CHECK_INT(page[17], 'C');
+    (void)close(ram), (void)close(devices);
+    /* damage is found before anybody runs on it */
+    auto_fd dir = saved_dir_open(home_fd, BID, SID, &e);
+    auto_fd state = openat(dir, "state", O_WRONLY);
+    CHECK_INT(pwrite(state, "!", 1, (off_t)pages_at(1) + 7), 1);
+    CHECK_INT(image_compose(variant, &f, &ram, &devices, &e), -1);
+    CHECK_INT(e.code, E_CONFLICT);
+    savedfile_close(&f);
+}
+
+TEST(image, is_made_when_it_pays)
+{
+    struct vm_image m = {.refs = 1, .ram_fd = -1};
+    CHECK(!image_pays(&m, 1, 100 << 20, 2560));  /* 10 MiB against 110 */
+    CHECK(!image_pays(&m, 11, 100 << 20, 2560)); /* as much */
+    CHECK(image_pays(&m, 12, 100 << 20, 2560));
+    m.refs = 12; /* eleven run already */
+    CHECK(image_pays(&m, 1, 100 << 20, 2560));
+    CHECK(!image_pays(&m, 1, 0, 0));
+    m.failed = true;
+    CHECK(!image_pays(&m, 100, 100 << 20, 2560));
+    m = (struct vm_image){.refs = 2, .ram_fd = 7};
+    CHECK(image_pays(&m, 1, 100 << 20, 2560)); /* there it is */
 }
 
 TEST(saved, what_is_not_published_is_nothing)
