@@ -148,9 +148,10 @@ def calls_wait_and_wake(t):
     box.pause()
     equal(box.ok(["cat", "f"]), "1")
     equal(box.info()["state"], "running")
-    # Calls that arrive while it is pausing wait for it, and then wake it.
+    # Calls that arrive while it is pausing wait for it, and then wake it. (One that came before it would be cut.)
     th = Threads()
     th.go(box.pause)
+    box.wait_state("pausing", "paused")
     for i in range(4):
         th.go(box.ok, ["echo", str(i)])
     th.go(box.get, "f")
@@ -169,7 +170,7 @@ def calls_wait_and_wake(t):
     # A resume that arrives during a pause comes after it.
     th = Threads()
     th.go(box.pause)
-    time.sleep(0.01)
+    box.wait_state("pausing", "paused")
     th.go(box.resume)
     th.join(60)
     equal(box.wait_state("running", "paused")["state"], "running")
