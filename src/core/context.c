@@ -533,7 +533,7 @@ static void call_known(void *arg, struct contexts *cs, const struct err *e)
             cx->cell->interrupted = true;
             eval_interrupt(cx->cell);
         }
-        /* fall through */
+        __attribute__((fallthrough));
     default:
         context_fill(cx, &info);
         w->cb(w->arg, NULL, &info);
