@@ -77,6 +77,7 @@ static void box_free(struct box *b)
     box_silence(b);
     if (b->pidfd >= 0)
         (void)close(b->pidfd);
+    buf_free(&b->identity);
     list_del(&b->pool);
     if (*b->id)
         map_del(&b->core->boxes, b->id);

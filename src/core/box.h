@@ -8,6 +8,7 @@
  * waits for its snapshot). READY: a VM restored, primed and stopped. LIVE:
  * configured with an identity; user code may run. Main loop only. */
 #pragma once
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/list.h"
 #include "core/kv.h"
@@ -59,6 +60,8 @@ struct box {
     unsigned copies;     /* … as one of so many */
     bool booting;        /* a kernel comes up: configure may take longer */
     bool waits_on;       /* configured, not at work yet: still frozen, or it was a rehearsal */
+    bool on_time;        /* being configured: its clock has to be right afterwards */
+    struct buf identity; /* … with this, once its processor runs */
     struct err wake_err; /* waking failed while nobody waited for it */
     int64_t started_mono;
     char kernel[80];     /* from the agent's answer to configure */

@@ -14,6 +14,7 @@
 
 #define CONFIGURE_NS (30 * NS_PER_S)
 #define BOOT_NS      (120 * NS_PER_S)
+#define LATE_NS      (40 * NS_PER_MS) /* a clock further behind is set again */
 
 void box_overdue(void *arg)
 {
@@ -24,6 +25,25 @@ void box_overdue(void *arg)
 }
 
 /* ---- configure ---- */
+static void clock_set(void *arg, const struct err *e, struct rec r)
+{
+    (void)arg, (void)r;
+    if (e)
+        log_warn("clock: %s", e->msg); /* it ends, or is about to be found broken */
+}
+
+/* What it was told is as old as the telling took, which on a busy host is long. Nothing is waited for: calls that follow come
+ * after it on the channel. */
+static void set_clock_again(struct box *b)
+{
+    static const struct call_ops ops = {.done = clock_set};
+    struct err e;
+    auto_buf rec = {0};
+    rec_put_u64(&rec, T_WALL_NS, (uint64_t)clock_wall());
+    if (!agent_call(b->agent, OP_THAW, &rec, &ops, NULL, &e))
+        log_warn("box %s: clock: %s", b->id, e.msg);
+}
+
 static void configured(void *arg, const struct err *e, struct rec r)
 {
     struct box *b = arg;
@@ -36,8 +56,21 @@ static void configured(void *arg, const struct err *e, struct rec r)
         if (!b->waits_on)
             b->phase = BOX_LIVE;
         b->booting = false;
+        if (b->on_time && clock_wall() - (int64_t)rec_u64_or(r, T_WALL_NS, INT64_MAX) > LATE_NS)
+            set_clock_again(b);
     }
     box_finish(b, e);
+}
+
+static void send_identity(struct box *b)
+{
+    static const struct call_ops ops = {.done = configured};
+    struct err e;
+    rec_put_u64(&b->identity, T_WALL_NS, (uint64_t)clock_wall());
+    struct call *c = agent_call(b->agent, OP_CONFIGURE, &b->identity, &ops, b, &e);
+    buf_free(&b->identity);
+    if (!c)
+        box_finish(b, &e);
 }
 
 static void synced(void *arg, const struct err *e)
@@ -52,7 +85,11 @@ static void woken(void *arg, struct vm *vm, const struct err *e)
 {
     (void)vm;
     struct box *b = arg;
-    if (b->removing || !e)
+    if (b->removing)
+        return;
+    if (!e && b->identity.n)
+        send_identity(b);
+    if (!e)
         return;
     if (b->cb)
         box_finish(b, e);
@@ -88,7 +125,6 @@ static void put_identity(struct buf *rec, const struct box *b, const struct box_
     unsigned char entropy[64];
     random_bytes(entropy, sizeof entropy);
     rec_put(rec, T_ENTROPY, entropy, sizeof entropy);
-    rec_put_u64(rec, T_WALL_NS, (uint64_t)clock_wall());
     rec_put_str(rec, T_HOSTNAME, id->hostname);
     rec_put_str(rec, T_MACHINE_ID, id->machine_id ? id->machine_id : "00000000000000000000000000000000");
     rec_put_u64(rec, T_GENERATION, id->generation);
@@ -111,11 +147,11 @@ static void put_identity(struct buf *rec, const struct box *b, const struct box_
 
 void box_configure(struct box *b, const struct box_identity *id, box_cb *cb, void *arg)
 {
-    static const struct call_ops ops = {.done = configured};
     struct err e = {0};
     b->cb = cb, b->cb_arg = arg;
     timer_arm(&b->deadline, b->booting ? BOOT_NS : CONFIGURE_NS);
     b->waits_on = id->resume || id->rehearsal;
+    b->on_time = b->vm && !b->waits_on && !id->prime && !id->takeover;
     if (b->wake_err.code) {
         e = b->wake_err;
         box_finish(b, &e);
@@ -133,10 +169,10 @@ void box_configure(struct box *b, const struct box_identity *id, box_cb *cb, voi
         if (spawn_call(b->core->spawn, &q, NULL, 0, raised, NULL, &e))
             log_warn("box %s: priority: %s", b->id, e.msg);
     }
-    auto_buf rec = {0};
-    put_identity(&rec, b, id);
-    if (!agent_call(b->agent, OP_CONFIGURE, &rec, &ops, b, &e))
-        box_finish(b, &e);
+    buf_free(&b->identity);
+    put_identity(&b->identity, b, id);
+    if (!b->vm || vm_run_state(b->vm) != VM_RESTORING) /* else the time in it would be from before its memory was read */
+        send_identity(b);
 }
 
 /* ---- stand still ---- */
