@@ -196,7 +196,8 @@ static int write_pages(struct task *t, struct err *e)
 {
     unsigned char head[PAGES_HEAD], tail[PAGES_TAIL];
     auto_free struct batch *b = xcalloc(1, sizeof *b);
-    auto_free unsigned char *mem = b->mem = xmalloc(13 + (size_t)BATCH * PAGES_RECORD);
+    auto_free unsigned char *mem = xmalloc(13 + (size_t)BATCH * PAGES_RECORD);
+    b->mem = mem;
     pages_head(head, t->ram_pages);
     if (!fd_write_all(t->out, head, sizeof head))
         return err_sys(e, errno, "writing memory");

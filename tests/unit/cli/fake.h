@@ -28,6 +28,7 @@ static struct {
     int logfd;
 } fake;
 
+static inline void fake_log(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static inline void fake_log(const char *fmt, ...)
 {
     auto_buf b = {0};

@@ -294,8 +294,8 @@ TEST(policy, writes_what_it_reads)
         "{\"allow\":[\"*\",\"a.b:8443\",\"[2001:db8::1]:443\",\"2001:db8::/32\",{\"domain\":\"*.c.d\",\"ports\":[1,\"5-9\"],\"protocol\":\"tcp\"},"
         "{\"domain\":\"e.f\",\"methods\":[\"GET\"],\"paths\":[\"/a\"]}],\"inject\":[{\"domain\":\"e.f\",\"secret\":\"k\",\"header\":\"X-K\"},"
         "{\"domain\":\"e.f\",\"secret\":\"k\",\"placeholder\":\"abcdefgh\"}]}",
-        "{\"deny\":[{\"domain\":\"t.u\",\"protocol\":\"udp\"}],\"allow\":[{\"cidr\":\"1.1.1.1\",\"protocol\":\"tls\"},{\"domain\":\"v.w\",\"protocol\":\"any\"},"
-        "{\"domain\":\"v.w\",\"ports\":[5],\"protocol\":\"udp\"}]}",
+        ("{\"deny\":[{\"domain\":\"t.u\",\"protocol\":\"udp\"}],\"allow\":[{\"cidr\":\"1.1.1.1\",\"protocol\":\"tls\"},{\"domain\":\"v.w\",\"protocol\":\"any\"},"
+         "{\"domain\":\"v.w\",\"ports\":[5],\"protocol\":\"udp\"}]}"),
     };
     for (size_t i = 0; i < sizeof in / sizeof *in; i++) {
         struct policy *p = must(in[i], 0);

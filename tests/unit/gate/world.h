@@ -56,6 +56,7 @@ static struct world {
 
 /* ---- namespaces ------------------------------------------------------------------------------------------------------- */
 
+static inline void run(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static inline void run(const char *fmt, ...)
 {
     char cmd[4096];

@@ -18,7 +18,7 @@ TEST(valid, takes_what_the_rfc_takes)
 TEST(valid, refuses_the_rest)
 {
     static const char *const no[] = {"", " ", "01", "+1", "1.", ".5", "1e", "-", "NaN", "Infinity", "nul", "nulll", "'a'", "\"a", "\"\\x\"", "\"\\u12g4\"", "\"\n\"", "[1,]",
-                                     "[1 2]", "[", "{", "{\"a\"}", "{\"a\":}", "{a:1}", "{\"a\":1,}", "1 2", "[]]", "\"\xff\"", "\xef\xbb\xbf" "1", "\"\\"};
+                                     "[1 2]", "[", "{", "{\"a\"}", "{\"a\":}", "{a:1}", "{\"a\":1,}", "1 2", "[]]", "\"\xff\"", ("\xef\xbb\xbf" "1"), "\"\\"};
     for (size_t i = 0; i < sizeof no / sizeof *no; i++)
         if (ok(no[i])) {
             printf("# %s\n", no[i]);
