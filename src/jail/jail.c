@@ -6,6 +6,7 @@
 #include "jail/ns.h"
 #include "jail/privs.h"
 #include "jail/sys.h"
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -59,6 +60,8 @@ static int s_session(struct jail *j, struct err *e)
 {
     (void)j;
     (void)umask(022);
+    for (int n = 1; n < NSIG; n++)
+        (void)signal(n, SIG_DFL); /* what the spawner ignores, or whoever started it, is nobody's business inside */
     if (setsid() < 0)
         return err_sys(e, errno, "setsid");
     return privs_death_signal(e); /* for the time until the ids change; set again afterwards */

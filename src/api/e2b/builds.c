@@ -24,6 +24,7 @@
 #define LOG_MAX    20000
 #define PAGE       100
 #define URL_NS     (3600 * NS_PER_S)
+#define FIRST_LOOK_NS (5 * NS_PER_S)
 #define FILES_KEPT_NS (7 * 24 * 3600 * NS_PER_S)
 #define BUILD_NETWORK "{\"mode\":\"open\"}" /* E2B's default; behind the gate like any other */
 
@@ -59,8 +60,8 @@ static int read_tags(struct json *j, struct kv *tags, struct err *e)
         const char *colon = strchr(t.p, ':'); /* "name:tag" is taken for its tag */
         if (colon && e2b_ref_parse(t.p, &r, e))
             return err_set(e, E_INVALID, "Invalid tag: '%.100s'", t.p);
-        const char *tag = colon ? r.tag : t.p;
-        if (!e2b_tag_ok(tag))
+        char tag[E2B_NAME_MAX];
+        if (!e2b_tag_read(colon ? r.tag : t.p, tag))
             return err_set(e, E_INVALID, "Invalid tag: '%.100s'", t.p);
         kv_set(tags, str_of(tag), S(""));
     }
@@ -504,6 +505,7 @@ static void on_start(struct http_stream *s, void *a, const char *p, size_t n)
         return;
     }
     b->state = BUILD_BUILDING;
+    b->started_ns = clock_mono();
     b->api = a;
     b->tenant = xstrdup(gate_tenant(api_core(a), s));
     say(b, "info", "Building template", "base");
@@ -543,20 +545,23 @@ void e2b_build_status(struct http_stream *s, void *a)
     static const char *const names[] = {"waiting", "building", "ready", "error"};
     struct err e = {0};
     uint64_t from, limit;
-    const struct e2b_build *b = find_build(s, a);
+    struct e2b_build *b = find_build(s, a);
     if (!b)
         return;
     if (param_u64(s, "logsOffset", 0, UINT32_MAX, 0, &from, &e) || param_u64(s, "limit", 0, PAGE, PAGE, &limit, &e)) {
         e2b_fail(s, &e);
         return;
     }
+    /* Who starts a build and looks at once finds it building, as with E2B, also where everything was kept from before. */
+    enum build_state state = b->state > BUILD_BUILDING && b->started_ns && !b->seen && clock_mono() - b->started_ns < FIRST_LOOK_NS ? BUILD_BUILDING : b->state;
+    b->seen = b->started_ns;
     struct buf out = {0};
     struct jw w;
     jw_init(&w, &out);
     jw_obj(&w);
     jw_kv_str(&w, "templateID", b->t->id);
     jw_kv_str(&w, "buildID", b->id);
-    jw_kv_str(&w, "status", names[b->state]);
+    jw_kv_str(&w, "status", names[state]);
     jw_kv_arr(&w, "logs");
     for (size_t i = from; i < b->nlog && i < from + limit; i++)
         jw_strz(&w, b->log[i].text);
@@ -565,7 +570,7 @@ void e2b_build_status(struct http_stream *s, void *a)
     for (size_t i = from; i < b->nlog && i < from + limit; i++)
         put_log(&w, &b->log[i]);
     jw_end(&w);
-    if (b->state == BUILD_ERROR) {
+    if (state == BUILD_ERROR) {
         jw_kv_obj(&w, "reason");
         jw_kv_str(&w, "message", b->error);
         jw_kv_str(&w, "step", *b->error_step ? b->error_step : "base");

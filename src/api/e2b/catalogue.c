@@ -32,11 +32,7 @@ static bool word(const char *p, size_t n, const char *extra, char out[E2B_NAME_M
     return true;
 }
 
-bool e2b_tag_ok(const char *tag)
-{
-    char out[E2B_NAME_MAX];
-    return word(tag, strlen(tag), "-_.", out);
-}
+bool e2b_tag_read(const char *tag, char out[E2B_NAME_MAX]) { return word(tag, strlen(tag), "-_.", out); }
 
 int e2b_ref_parse(const char *text, struct e2b_ref *ret, struct err *e)
 {

@@ -181,21 +181,31 @@ static void put_inside(struct kv *opt, const struct e2b_found *t)
     kv_set(opt, S("file:/.e2b"), str_of(dot));
 }
 
+/* A snapshot, else a template. */
+static int find_origin(struct api *a, const char *text, struct sandbox_spec *sp, struct e2b_found *t, struct err *e)
+{
+    struct e2b_ref ref;
+    sp->from = e2b_snapshot_find(a, text);
+    if (sp->from)
+        e2b_snapshot_found(sp->from, t);
+    else if (catalogue_resolve(api_e2b(a), text, t, e))
+        return e->code == E_NOT_FOUND && e2b_snapshot_named(a, text, &ref) ? err_set(e, E_NOT_FOUND, "tag '%.60s' does not exist for template '%.120s'", ref.tag, ref.name) : -1;
+    return 0;
+}
+
 static int read_create(struct api *a, struct json *j, bool v2, struct creating *c, struct err *e)
 {
     struct sandbox_spec *sp = &c->sp;
     struct str ref = {0};
+    struct json *mcp; /* the SDK itself starts the gateway */
     bool secure;
     if (json_str(j, "templateID", &ref, true, e) || e2b_read_timeout(a, j, "timeout", v2 ? 300 : 15, &sp->timeout_s, e))
         return -1;
     if (!sp->timeout_s)
         return err_set(e, E_INVALID, "Timeout must be greater than 0");
-    sp->from = e2b_snapshot_find(a, ref.p);
-    if (sp->from)
-        e2b_snapshot_found(sp->from, &c->t);
-    if ((!sp->from && catalogue_resolve(api_e2b(a), ref.p, &c->t, e)) || body_env(j, "envVars", &sp->env, e) || body_meta(j, "metadata", &sp->metadata, e) ||
+    if (find_origin(a, ref.p, sp, &c->t, e) || body_env(j, "envVars", &sp->env, e) || body_meta(j, "metadata", &sp->metadata, e) ||
         read_isolation(sp, e) || read_lifecycle(j, sp, e) || e2b_network_read(a, j, &sp->options, &c->net, e) || e2b_mounts_read(a, j, c->mounts, sp, e) ||
-        json_bool(j, "secure", true, &secure, e))
+        json_bool(j, "secure", true, &secure, e) || json_obj(j, "mcp", &mcp, false, e))
         return -1;
     if (json_len(json_get(j, "iam")))
         return err_set(e, E_INVALID, "iam: workload identity is not supported");

@@ -43,7 +43,7 @@ bool e2b_has_key(const struct sandbox *sb); /* whoever asked for it may ask agai
 /* -- references to templates: [namespace/]name[:tag] -- */
 struct e2b_ref { char name[E2B_NAME_MAX], tag[E2B_NAME_MAX]; /* tag "": none given */ };
 int e2b_ref_parse(const char *text, struct e2b_ref *ret, struct err *e);
-bool e2b_tag_ok(const char *tag);
+bool e2b_tag_read(const char *tag, char out[E2B_NAME_MAX]); /* in small letters, as references have it; false: not one */
 
 /* -- the catalogue -- */
 enum build_state { BUILD_WAITING, BUILD_BUILDING, BUILD_READY, BUILD_ERROR };
@@ -56,7 +56,8 @@ struct e2b_build {
     char core_id[22];           /* of the core's template once ready */
     char key[65];               /* what was asked for, hashed: same text, same result */
     struct kv tags;             /* tag -> "", to be set when it is ready */
-    int64_t created_ns;
+    int64_t created_ns, started_ns;
+    bool seen;                  /* its status was asked for since */
     struct log_line *log;
     size_t nlog, caplog;
     char *error, error_step[12];
@@ -132,6 +133,7 @@ http_handler e2b_volumes, e2b_volume_new, e2b_volume_get, e2b_volume_delete, e2b
 /* -- snapshots.c -- */
 struct snapshot;
 struct snapshot *e2b_snapshot_find(struct api *a, const char *ref); /* NULL: no snapshot, or not a reference */
+bool e2b_snapshot_named(struct api *a, const char *ref, struct e2b_ref *ret); /* there are snapshots of this name, of other tags perhaps */
 void e2b_snapshot_found(const struct snapshot *s, struct e2b_found *ret);
 bool e2b_snapshot_delete(struct http_stream *s, struct api *a, const char *ref); /* false: not a snapshot's, nothing was done */
 http_handler e2b_fork, e2b_snapshot_take, e2b_snapshots;
@@ -141,7 +143,8 @@ struct network_spec;
 int e2b_network_read(struct api *a, struct json *j /* body of a create */, struct kv *opt, struct network_spec *ret, struct err *e);
 int e2b_policy_read(struct api *a, struct json *net /* allowOut, denyOut, rules */, bool internet, struct network_spec *ret, struct err *e);
 void e2b_network_text(struct json *ingress, struct json *egress, struct buf *out); /* as shown again: members of either, values masked */
-http_handler e2b_metrics, e2b_metrics_batch, e2b_logs, e2b_logs_v2;
+http_handler e2b_metrics, e2b_metrics_batch;
+http_handler e2b_logs, e2b_logs_v2; /* logs.c */
 void metrics_start(struct e2b *x);
 void metrics_stop(struct e2b *x);
 http_handler e2b_templates, e2b_template_get, e2b_template_patch, e2b_template_delete, e2b_template_alias, e2b_template_tags, e2b_tags_set, e2b_tags_del;

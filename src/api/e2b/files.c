@@ -24,7 +24,7 @@ void e2b_files_fail(struct api *a, struct http_stream *s, const char *id, const 
     switch (e->code) {
     case E_INVALID: case E_CONFLICT: case E_TOO_LARGE: status = 400; break;
     case E_NOT_FOUND: status = 404; break;
-    case E_QUOTA: status = strstr(e->msg, "no space") ? 507 : 429; break;
+    case E_QUOTA: status = strcasestr(e->msg, "no space") ? 507 : 429; break; /* a full disk, or a file whose attributes fill their block */
     case E_DENIED: status = 403; break;
     default: break;
     }

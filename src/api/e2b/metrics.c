@@ -1,11 +1,10 @@
 /* Numbers over time: every 5 s one sample of each sandbox that was made through
- * this dialect, the last hour kept in memory. Also the event log as log lines. */
+ * this dialect, the last hour kept in memory. */
 #include "api/e2b/control.h"
 #include "api/e2b/e2b.h"
 #include "api/native/native.h"
 #include "api/params.h"
 #include "base/clock.h"
-#include "core/event.h"
 #include <stdlib.h>
 
 #define SAMPLE_NS (5 * NS_PER_S)
@@ -227,47 +226,3 @@ void e2b_metrics_batch(struct http_stream *s, void *a)
     jw_end(&w);
     reply_json(s, 200, &b);
 }
-
-/* ---- logs ---- */
-struct lines { struct jw *w; bool entries, v2; };
-
-static void put_line(void *arg, const struct event *ev)
-{
-    struct lines *l = arg;
-    jw_obj(l->w);
-    put_time(l->w, "timestamp", ev->at_ns);
-    if (l->v2 || l->entries) {
-        jw_kv_str(l->w, "level", "info");
-        jw_kv_str(l->w, "message", ev->type);
-        jw_kv_obj(l->w, "fields");
-        jw_end(l->w);
-    } else {
-        jw_kv_str(l->w, "line", ev->type);
-    }
-    jw_end(l->w);
-}
-
-static void reply_logs(struct http_stream *s, void *a, bool v2)
-{
-    const struct sandbox *sb = e2b_sandbox(a, s);
-    if (!sb)
-        return;
-    struct buf b = {0};
-    struct jw w;
-    struct lines l = {.w = &w, .v2 = v2};
-    jw_init(&w, &b);
-    jw_obj(&w);
-    jw_kv_arr(&w, "logs");
-    event_each(api_core(a), 0, sb->id, put_line, &l);
-    jw_end(&w);
-    if (!v2) {
-        l.entries = true;
-        jw_kv_arr(&w, "logEntries");
-        event_each(api_core(a), 0, sb->id, put_line, &l);
-        jw_end(&w);
-    }
-    jw_end(&w);
-    reply_json(s, 200, &b);
-}
-void e2b_logs(struct http_stream *s, void *a) { reply_logs(s, a, false); }
-void e2b_logs_v2(struct http_stream *s, void *a) { reply_logs(s, a, true); }

@@ -66,7 +66,7 @@ void e2b_body(struct http_stream *s, struct api *a, void (*fn)(struct http_strea
 
 bool e2b_path(struct str path)
 {
-    static const char *const first[] = {"/sandboxes", "/templates", "/v2", "/v3", "/snapshots", "/volumes", "/volumecontent", "/secrets", "/teams", "/health"};
+    static const char *const first[] = {"/sandboxes", "/templates", "/v2", "/v3", "/snapshots", "/volumes", "/volumecontent", "/secrets", "/teams", "/api-keys", "/access-tokens", "/nodes", "/health"};
     const char *slash = path.n > 1 ? memchr(path.p + 1, '/', path.n - 1) : NULL;
     struct str head = {path.p, slash ? (size_t)(slash - path.p) : path.n};
     for (size_t i = 0; i < sizeof first / sizeof *first; i++)

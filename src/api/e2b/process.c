@@ -161,7 +161,13 @@ void rpc_process_list(const struct rpc_in *in)
 }
 
 /* ---- calls about one process ---- */
-struct one { struct rpc_call c; struct sel sel; struct feed *feed; };
+struct one {
+    struct rpc_call c;
+    struct sel sel;
+    struct feed *feed;
+    void (*then)(struct one *st, struct sandbox *sb, const struct proc_info *p);
+    unsigned cols, rows;
+};
 
 static void one_fail(struct one *st, const struct err *e)
 {
@@ -198,6 +204,31 @@ static void on_unary(void *arg, const struct err *e)
         rpc_reply_empty(&st->c);
 }
 
+/* What runs decides: one that has ended is still known to the agent for a while, but not found here. */
+static void on_look(void *arg, const struct err *e, const struct proc_info *p, size_t n)
+{
+    struct one *st = arg;
+    struct err none = {0};
+    if (!req_back(&st->c.r))
+        return;
+    const struct proc_info *hit = e ? NULL : sel_hit(&st->sel, p, n);
+    struct sandbox *sb = sandbox_find(api_core(st->c.r.api), st->c.id, &none);
+    if (!e && !hit && sb)
+        err_set(&none, E_NOT_FOUND, "no such process");
+    if (e || !hit || !sb)
+        one_fail(st, e ? e : &none);
+    else
+        st->then(st, sb, hit);
+}
+
+static void look(struct one *st, struct sandbox *sb, void (*then)(struct one *, struct sandbox *, const struct proc_info *))
+{
+    struct err e = {0};
+    st->then = then;
+    req_hold(&st->c.r);
+    rpc_settle(&st->c, exec_list(sb, on_look, st, &e), &e);
+}
+
 static int read_signal(struct json *msg, struct err *e)
 {
     struct json *sig = json_get(msg, "signal");
@@ -225,6 +256,20 @@ void rpc_process_signal(const struct rpc_in *in)
     rpc_settle(&st->c, exec_signal(in->sb, st->sel.who, signo, true, on_unary, st, &e), &e);
 }
 
+static void resize(struct one *st, struct sandbox *sb, const struct proc_info *p)
+{
+    struct err e = {0};
+    (void)p;
+    req_hold(&st->c.r);
+    rpc_settle(&st->c, exec_resize(sb, st->sel.who, st->cols, st->rows, on_unary, st, &e), &e);
+}
+
+static void reply_running(struct one *st, struct sandbox *sb, const struct proc_info *p)
+{
+    (void)sb, (void)p;
+    rpc_reply_empty(&st->c);
+}
+
 void rpc_process_update(const struct rpc_in *in)
 {
     struct err e = {0};
@@ -237,12 +282,8 @@ void rpc_process_update(const struct rpc_in *in)
     struct one *st = one_new(in, NULL);
     if (!st)
         return;
-    if (!pty) { /* nothing to change */
-        rpc_reply_empty(&st->c);
-        return;
-    }
-    req_hold(&st->c.r);
-    rpc_settle(&st->c, exec_resize(in->sb, st->sel.who, cols, rows, on_unary, st, &e), &e);
+    st->cols = cols, st->rows = rows;
+    look(st, in->sb, pty ? resize : reply_running); /* without a size there is nothing to change */
 }
 
 /* ---- input: one call at a time per process in order; a full pipe makes the call wait ---- */
@@ -276,6 +317,10 @@ void rpc_process_input(const struct rpc_in *in)
     if (!st)
         return;
     req_watch(&st->c.r);
+    if (!b.n) { /* nothing to write, but to whom still matters */
+        look(st, in->sb, reply_running);
+        return;
+    }
     struct feed *f = st->feed = feed_new(in->api, in->sb->id, st->sel.who, &ops, st);
     feed_put(f, b.p, b.n); /* may have failed and answered already: then the feed is only waiting for its burial */
     if (st->feed)
@@ -283,34 +328,20 @@ void rpc_process_input(const struct rpc_in *in)
 }
 
 /* ---- end of input: not for terminals, which have none ---- */
-static void on_kind(void *arg, const struct err *e, const struct proc_info *p, size_t n)
+static void close_stdin(struct one *st, struct sandbox *sb, const struct proc_info *p)
 {
-    struct one *st = arg;
-    struct err none = {0};
-    if (!req_back(&st->c.r))
-        return;
-    const struct proc_info *hit = e ? NULL : sel_hit(&st->sel, p, n);
-    struct sandbox *sb = sandbox_find(api_core(st->c.r.api), st->c.id, &none);
-    if (!e && !hit && sb)
-        err_set(&none, E_NOT_FOUND, "no such process");
-    if (e || !hit || !sb) {
-        one_fail(st, e ? e : &none);
-        return;
-    }
-    if (hit->pty) {
+    struct err e = {0};
+    if (p->pty) {
         rpc_fail(&st->c, RPC_INTERNAL, "error closing stdin: a terminal has no end of input; send the character 0x04 instead");
         return;
     }
     req_hold(&st->c.r);
-    rpc_settle(&st->c, exec_close_stdin(sb, st->sel.who, on_unary, st, &none), &none);
+    rpc_settle(&st->c, exec_close_stdin(sb, st->sel.who, on_unary, st, &e), &e);
 }
 
 void rpc_process_close_stdin(const struct rpc_in *in)
 {
-    struct err e = {0};
     struct one *st = one_new(in, NULL);
-    if (!st)
-        return;
-    req_hold(&st->c.r);
-    rpc_settle(&st->c, exec_list(in->sb, on_kind, st, &e), &e);
+    if (st)
+        look(st, in->sb, close_stdin);
 }

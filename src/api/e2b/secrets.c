@@ -48,17 +48,21 @@ static struct secret *find(struct api *a, struct http_stream *s)
 }
 
 /* ---- list: by name, in pages ---- */
+#define TOKEN_MARK "after-" /* a name alone could not be told from nonsense */
+
 void e2b_secrets(struct http_stream *s, void *a)
 {
     struct err e;
     uint64_t limit;
     auto_buf token = {0};
     const char *after;
-    if (param_u64(s, "limit", 1, 100, 100, &limit, &e) || param_text(s, "nextToken", 63, &token, &after, &e) ||
-        (after && !secret_name_ok(after) && err_set(&e, E_INVALID, "Invalid next token"))) {
+    size_t mark = sizeof TOKEN_MARK - 1;
+    if (param_u64(s, "limit", 1, 100, 100, &limit, &e) || param_text(s, "nextToken", 63 + mark, &token, &after, &e) ||
+        (after && (strncmp(after, TOKEN_MARK, mark) || !secret_name_ok(after + mark)) && err_set(&e, E_INVALID, "Invalid next token"))) {
         e2b_fail(s, &e);
         return;
     }
+    after = after ? after + mark : NULL;
     auto_free struct secret **k = xcalloc(SECRETS_MAX, sizeof(struct secret *));
     size_t n = secret_list(api_core(a), k, SECRETS_MAX), i = 0;
     struct buf b = {0};
@@ -71,7 +75,7 @@ void e2b_secrets(struct http_stream *s, void *a)
         put_secret(&w, k[i]);
     jw_end(&w);
     if (i && i < n)
-        (void)http_header(s, "X-Next-Token", k[i - 1]->name); /* nothing is sent yet */
+        (void)http_headerf(s, "X-Next-Token", TOKEN_MARK "%s", k[i - 1]->name); /* nothing is sent yet */
     reply_json(s, 200, &b);
 }
 

@@ -46,6 +46,18 @@ struct snapshot *e2b_snapshot_find(struct api *a, const char *text)
     return snapshot_list(api_core(a), &f, &hit, &more, NULL) == 1 ? hit : NULL;
 }
 
+bool e2b_snapshot_named(struct api *a, const char *text, struct e2b_ref *ret)
+{
+    struct snapshot *hit;
+    struct e2b_ref any;
+    bool more;
+    struct snapshot_filter f = {.whole = true, .match = refers, .arg = &any, .limit = 1};
+    if (e2b_ref_parse(text, ret, NULL) || !*ret->tag)
+        return false;
+    any = *ret, *any.tag = 0;
+    return snapshot_list(api_core(a), &f, &hit, &more, NULL) == 1;
+}
+
 void e2b_snapshot_found(const struct snapshot *s, struct e2b_found *ret)
 {
     const char *name = name_of(s);

@@ -254,10 +254,10 @@ static int each_tag(struct json *j, const char *name, void (*fn)(void *arg, cons
             if (json_to_str(json_at(list, i), &t, e))
                 return -1;
             const char *colon = strchr(t.p, ':');
-            if (colon ? e2b_ref_parse(t.p, &r, e) || strcmp(r.name, name) : !e2b_tag_ok(t.p))
+            if (colon ? e2b_ref_parse(t.p, &r, e) || strcmp(r.name, name) : !e2b_tag_read(t.p, r.tag))
                 return err_set(e, E_INVALID, "Invalid tag: '%.100s'", t.p);
             if (pass)
-                fn(arg, colon ? r.tag : t.p);
+                fn(arg, r.tag);
         }
     return 0;
 }

@@ -112,10 +112,36 @@ describe('control plane', { timeout: 120_000 }, () => {
     assert.equal((await control('DELETE', `/templates/${encodeURIComponent(`hutch/${low}:v1`)}`)).status, 204)
     await refused(404, 'DELETE', `/templates/${encodeURIComponent(`hutch/${low}:v1`)}`)
   })
+  it('a snapshot has tags of its own', async () => {
+    const n = `tag-${Date.now().toString(36)}`
+    assert.equal((await control('POST', `/sandboxes/${sbx.sandboxId}/snapshots`, { name: `${n}:a` })).status, 201)
+    await refused(404, 'POST', '/v2/sandboxes', { templateID: `${n}:b` }, new RegExp(`^tag 'b' does not exist for template '${n}'`))
+    assert.equal((await control('DELETE', `/templates/${n}%3Aa`)).status, 204)
+  })
+  it('logs: levels, directions, pages of time', async () => {
+    const logs = async (q) => (await control('GET', `/v2/sandboxes/${sbx.sandboxId}/logs?${q}`)).json.logs
+    for (const bad of ['cursor=x', 'limit=1001', 'direction=up', 'level=loud']) await refused(400, 'GET', `/v2/sandboxes/${sbx.sandboxId}/logs?${bad}`)
+    const all = await logs('level=info'), back = await logs('direction=backward')
+    assert.ok(all.length >= 1 && all.every((l) => l.level === 'info' && l.message && l.fields))
+    assert.deepEqual(back, [...all].reverse())
+    assert.deepEqual(await logs('limit=1'), all.slice(0, 1))
+    assert.deepEqual(await logs('limit=1&direction=backward'), all.slice(-1))
+    for (const none of ['level=error', 'search=no-such-thing', 'cursor=99999999999999', 'cursor=1&direction=backward', 'limit=0']) assert.deepEqual(await logs(none), [], none)
+    assert.deepEqual(await logs(`search=${all[0].message.toUpperCase()}&limit=1`), all.slice(0, 1))
+    assert.deepEqual(await logs('cursor=99999999999999&direction=backward'), back)
+    const old = async (q) => (await control('GET', `/sandboxes/${sbx.sandboxId}/logs?${q}`)).json
+    assert.deepEqual((await old('')).logs.map((l) => l.line), all.map((l) => l.message))
+    assert.deepEqual(await old('start=99999999999999'), { logs: [], logEntries: [] })
+  })
+  it('tokens of pages that nobody gave out', async () => {
+    for (const path of ['/v2/sandboxes', '/snapshots', '/secrets']) await refused(400, 'GET', `${path}?nextToken=xyz`)
+    for (const path of ['/nodes', '/api-keys', '/access-tokens', '/teams']) await refused(404, 'GET', path)
+    await refused(400, 'POST', '/v2/sandboxes', { templateID: 'base', mcp: 7 })
+  })
   it('templates: what is announced, and what is not', async () => {
     for (const body of ['', '{}', { name: '' }, { name: 'Bad Name' }, { name: 'a:b:c' }, { name: 'ok', tags: ['x y'] }, { name: 'ok', cpuCount: 0 }, { name: 'ok', memoryMB: 1 }]) await refused(400, 'POST', '/v3/templates', body)
     const n = `wire-${Date.now().toString(36)}`
-    const r = await control('POST', '/v3/templates', { name: `${n}:one`, tags: ['two'] })
+    const r = await control('POST', '/v3/templates', { name: `${n}:One`, tags: ['TWO'] })
     assert.deepEqual([r.status, r.json.public, r.json.names, r.json.aliases, r.json.tags.sort()], [202, false, [`hutch/${n}`], [n], ['one', 'two']])
     assert.match(r.json.buildID, /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/)
     const { templateID: t, buildID: b } = r.json
@@ -131,7 +157,10 @@ describe('control plane', { timeout: 120_000 }, () => {
     const go = await control('POST', `/v2/templates/${t}/builds/${b}`, { fromImage: 'none/such:1', steps: [] })
     assert.deepEqual([go.status, go.text, go.headers.get('content-length')], [202, '', '0'])
     await refused(400, 'POST', `/v2/templates/${t}/builds/${b}`, { fromImage: 'none/such:1', steps: [] })
-    const s = (await control('GET', `/templates/${t}/builds/${b}/status?logsOffset=100000`)).json
+    const status = async () => (await control('GET', `/templates/${t}/builds/${b}/status?logsOffset=100000`)).json
+    const first = await status() // has failed at once, but who looks right after the start must see it build
+    assert.deepEqual([first.status, first.reason], ['building', undefined])
+    const s = await status()
     assert.deepEqual([s.status, s.logs, s.logEntries, s.reason.step], ['error', [], [], 'base'])
     assert.equal((await control('DELETE', `/templates/${t}`)).status, 204)
     await refused(404, 'DELETE', `/templates/${t}`)
@@ -266,6 +295,7 @@ describe('envd over HTTP', { timeout: 120_000 }, () => {
     assert.equal((await files('POST', '?path=w/m', 'x', { ...oct, [`X-Metadata-${'k'.repeat(247)}`]: 'v' })).status, 400)
     assert.equal((await files('POST', '?path=w/m', 'x', { ...oct, 'X-Metadata-A': 'v'.repeat(4097) })).status, 400)
     assert.deepEqual((await files('POST', '?path=w/m', 'x', { ...oct, 'X-Metadata-Key': 'v 1' })).json()[0].metadata, { key: 'v 1' })
+    assert.ok([200, 507].includes((await files('POST', '?path=w/m', 'x', { ...oct, 'X-Metadata-A': 'v'.repeat(4086) })).status), 'all that is allowed; a file system may have less room')
   })
 })
 
@@ -362,8 +392,10 @@ describe('RPC', { timeout: 120_000 }, () => {
     r = await stream(`${P}Start`, sh('true'))
     const { exitCode = 0, ...end } = r.messages.at(-1).event.end
     assert.deepEqual([exitCode, end], [0, { exited: true, status: 'exit status 0' }])
-    r = await stream(`${P}Start`, sh('kill -9 $$'))
-    assert.deepEqual(r.messages.at(-1).event.end, { exitCode: -1, status: 'signal: killed', error: 'signal: killed' })
+    for (const [signal, word] of [['KILL', 'killed'], ['HUP', 'hangup'], ['PIPE', 'broken pipe'], ['INT', 'interrupt']]) { // nothing is ignored that the process did not ignore
+      r = await stream(`${P}Start`, sh(`kill -${signal} $$`))
+      assert.deepEqual(r.messages.at(-1).event.end, { exitCode: -1, status: `signal: ${word}`, error: `signal: ${word}` })
+    }
   })
   it('starts that fail say so in the end envelope', async () => {
     for (const [body, code] of [['{', 'invalid_argument'], [{}, 'invalid_argument'], [{ process: { cmd: '/none/such' } }, 'invalid_argument'], [{ process: { cmd: '/tmp' } }, 'invalid_argument'],
@@ -408,6 +440,10 @@ describe('RPC', { timeout: 120_000 }, () => {
       await unary(`${P}CloseStdin`, { process })
     })
     assert.deepEqual([out, r.messages.at(-1).event.end.status], ['aab', 'exit status 0'])
+    const process = { pid: r.messages[0].event.start.pid } // it has ended; Connect still knows it
+    assert.ok((await stream(`${P}Connect`, { process })).messages.at(-1).event.end)
+    for (const [method, more] of [['SendInput', { input: { stdin: '' } }], ['SendInput', { input: { stdin: 'YQ==' } }], ['CloseStdin', {}], ['SendSignal', { signal: 'SIGNAL_SIGKILL' }], ['Update', { pty: { size: { cols: 1, rows: 1 } } }]])
+      await fails(404, 'not_found', P + method, { process, ...more })
   })
   it('terminals: sizes at the edge, no stdin to close', async () => {
     const pty = (size) => ({ process: { cmd: '/bin/bash', args: ['-c', 'read x; stty size; exit 0'] }, pty: { size } })

@@ -1,0 +1,101 @@
+/* Logs of a sandbox as E2B's command line asks for them: what happened to it,
+ * of one level, in pages of time. */
+#include "api/e2b/control.h"
+#include "api/e2b/e2b.h"
+#include "api/native/native.h"
+#include "api/params.h"
+#include "base/clock.h"
+#include "core/event.h"
+#include <stdlib.h>
+
+#define LINES_MAX 1000
+enum level { LEVEL_DEBUG, LEVEL_INFO, LEVEL_WARN, LEVEL_ERROR };
+
+struct lines {
+    uint64_t limit, cursor; /* milliseconds */
+    bool has_cursor, backward;
+    enum level level;
+    const char *search;
+    const struct event **at;
+    size_t n;
+};
+
+static void take_line(void *arg, const struct event *ev)
+{
+    struct lines *l = arg;
+    uint64_t ms = (uint64_t)(ev->at_ns / NS_PER_MS);
+    if (l->level > LEVEL_INFO || (l->search && !strcasestr(ev->type, l->search)))
+        return; /* events are information, all of them */
+    if (l->has_cursor && (l->backward ? ms > l->cursor : ms < l->cursor))
+        return;
+    if (!(l->n & (l->n - 1)))
+        l->at = xrealloc(l->at, (l->n ? l->n * 2 : 1) * sizeof *l->at);
+    l->at[l->n++] = ev;
+}
+
+static int read_lines(struct http_stream *s, bool v2, struct lines *l, struct buf *search, struct err *e)
+{
+    static const char *const levels[] = {"debug", "info", "warn", "error"};
+    auto_buf direction = {0}, level = {0}, cursor = {0};
+    const char *from = v2 ? "cursor" : "start", *way, *least;
+    const char *given = param_str(s, from, &cursor);
+    l->has_cursor = given && *given;
+    if (param_u64(s, from, 0, INT64_MAX, 0, &l->cursor, e) || param_u64(s, "limit", 0, LINES_MAX, LINES_MAX, &l->limit, e))
+        return -1;
+    if (!v2)
+        return 0;
+    if (param_text(s, "direction", 16, &direction, &way, e) || param_text(s, "level", 16, &level, &least, e) || param_text(s, "search", 256, search, &l->search, e))
+        return -1;
+    l->backward = way && !strcmp(way, "backward");
+    if (way && !l->backward && strcmp(way, "forward"))
+        return err_set(e, E_INVALID, "direction: must be forward or backward");
+    for (l->level = LEVEL_DEBUG; least && strcmp(least, levels[l->level]); l->level++)
+        if (l->level == LEVEL_ERROR)
+            return err_set(e, E_INVALID, "level: must be debug, info, warn or error");
+    return 0;
+}
+
+static void put_lines(struct jw *w, const char *key, const struct lines *l, bool plain)
+{
+    jw_kv_arr(w, key);
+    for (size_t i = 0; i < l->n && i < l->limit; i++) {
+        const struct event *ev = l->at[l->backward ? l->n - 1 - i : i];
+        jw_obj(w);
+        put_time(w, "timestamp", ev->at_ns);
+        jw_kv_str(w, plain ? "line" : "message", ev->type);
+        if (!plain) {
+            jw_kv_str(w, "level", "info");
+            jw_kv_obj(w, "fields");
+            jw_end(w);
+        }
+        jw_end(w);
+    }
+    jw_end(w);
+}
+
+static void reply_logs(struct http_stream *s, void *a, bool v2)
+{
+    struct err e = {0};
+    struct lines l = {0};
+    auto_buf search = {0};
+    const struct sandbox *sb = e2b_sandbox(a, s);
+    if (!sb)
+        return;
+    if (read_lines(s, v2, &l, &search, &e)) {
+        e2b_fail(s, &e);
+        return;
+    }
+    struct buf b = {0};
+    struct jw w;
+    event_each(api_core(a), 0, sb->id, take_line, &l); /* they stay while nothing else runs */
+    jw_init(&w, &b);
+    jw_obj(&w);
+    put_lines(&w, "logs", &l, !v2);
+    if (!v2)
+        put_lines(&w, "logEntries", &l, false);
+    jw_end(&w);
+    free(l.at);
+    reply_json(s, 200, &b);
+}
+void e2b_logs(struct http_stream *s, void *a) { reply_logs(s, a, false); }
+void e2b_logs_v2(struct http_stream *s, void *a) { reply_logs(s, a, true); }
