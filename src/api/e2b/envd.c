@@ -19,6 +19,12 @@ bool envd_alive(struct api *a, const char *id)
     return sb && sb->state == SB_RUNNING && !strcmp(sb->id, id);
 }
 
+const char *envd_workdir(struct sandbox *sb)
+{
+    const struct template *t = template_find(sb->core, sb->template_id, NULL);
+    return t && t->workdir && *t->workdir ? t->workdir : NULL;
+}
+
 const char *envd_path(struct sandbox *sb, const char *path, struct err *e)
 {
     if (*path == '~' && path[1] && path[1] != '/') {
@@ -27,8 +33,8 @@ const char *envd_path(struct sandbox *sb, const char *path, struct err *e)
     }
     if (*path)
         return path;
-    struct template *t = template_find(sb->core, sb->template_id, NULL);
-    return t && t->workdir && *t->workdir ? t->workdir : "~";
+    const char *workdir = envd_workdir(sb);
+    return workdir ? workdir : "~";
 }
 
 bool envd_no_user(const struct err *e) { return e->code == E_NOT_FOUND && !strncmp(e->msg, "user '", 6); }

@@ -14,6 +14,7 @@ void envd_gone(struct http_stream *s, const char *id);
 bool envd_alive(struct api *a, const char *id); /* still running */
 /* A path of a request: NULL + e for "~other"; "" becomes the template's work directory, else home. The text is borrowed. */
 const char *envd_path(struct sandbox *sb, const char *path, struct err *e);
+const char *envd_workdir(struct sandbox *sb); /* the template's; NULL: it has none, home is */
 bool envd_no_user(const struct err *e); /* the agent does not know the acting user */
 
 /* files.c, files_upload.c: user NULL is the default user */

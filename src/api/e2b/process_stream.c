@@ -205,7 +205,7 @@ static int read_start(const struct rpc_in *in, struct start *g, struct err *e)
         return -1;
     if (*cwd && !(cwd = envd_path(in->sb, cwd, e)))
         return -1;
-    g->spec.cwd = *cwd ? cwd : NULL;
+    g->spec.cwd = *cwd ? cwd : in->user ? envd_workdir(in->sb) : NULL; /* the template's is everybody's; core gives a named user their home */
     g->spec.tag = *tag ? tag : NULL;
     g->spec.user = in->user;
     g->spec.timeout_ms = in->timeout_ms;

@@ -71,6 +71,9 @@ describe('a build of many steps', { timeout: 600_000 }, () => {
     const r = await Template.assignTags(`${name}:v1`, ['stable', 'prod'])
     assert.deepEqual([r.buildId, r.tags.sort()], [info.buildId, ['prod', 'stable']])
     await Template.assignTags(`${name}:stable`, 'prod')
+    await Template.assignTags(`${name}:v1`, 'Upper') // letters have no size, in tags as in names
+    assert.equal((await Template.getTags(name)).some((t) => t.tag === 'upper') && await Template.exists(`${name}:UPPER`), true)
+    await Template.removeTags(name, 'uPPer')
     assert.deepEqual(await tags(), ['first', 'prod', 'second', 'stable', 'v1'])
     await Template.removeTags(name, ['prod', 'stable'])
     assert.deepEqual(await tags(), ['first', 'second', 'v1'])
@@ -110,6 +113,9 @@ deep`)
   })
   it('keeps environment, user and directory for sandboxes', async () => {
     assert.equal((await sbx.commands.run('echo "$ONE|$TWO|$QUOTED|$(whoami)|$PWD"; cat ../where ../who')).stdout, `1|two words|it's "$HOME"|user|/srv/app/inner\n/srv/app\nuser\n`)
+    for (const user of ['root', 'worker']) assert.equal((await sbx.commands.run('whoami; pwd', { user })).stdout, `${user}\n/srv/app/inner\n`)
+    await sbx.files.write('rel.txt', 'x', { user: 'root' })
+    assert.deepEqual([(await sbx.files.getInfo('/root/rel.txt')).owner, (await sbx.files.list('')).length], ['root', 0]) // but files are looked for at home
     const i = await sbx.getInfo()
     assert.deepEqual([i.cpuCount, i.memoryMB, i.name], [1, 512, name])
   })
