@@ -481,6 +481,7 @@ TEST(connect, from_now_on_or_not_at_all)
 TEST(process, unary_calls)
 {
     struct fx *x = envd();
+    struct proc_info p = {.pid = 7, .running = true};
     struct err e;
     rpc(x, "/process.Process/SendSignal", "", "{\"process\":{\"pid\":7},\"signal\":\"SIGNAL_SIGKILL\"}");
     CHECK(F.unary.signo == 9 && F.unary.group);
@@ -502,9 +503,24 @@ TEST(process, unary_calls)
     fake_answer(&e);
     fx_until(x, "\"code\":\"internal\"");
     rpc(x, "/process.Process/Update", "", "{\"process\":{\"pid\":7},\"pty\":{\"size\":{\"cols\":9,\"rows\":8}}}");
+    F.list_cb(F.cb_arg, NULL, &p, 1); /* what runs is looked for first */
     CHECK(F.unary.cols == 9 && F.unary.rows == 8);
     fake_answer(NULL);
     fx_until(x, "\r\n\r\n{}");
+    rpc(x, "/process.Process/SendInput", "", "{\"process\":{\"pid\":7},\"input\":{\"stdin\":\"\"}}");
+    F.list_cb(F.cb_arg, NULL, &p, 1);
+    fx_until(x, "\r\n\r\n{}");
+    p.running = false; /* the agent still has its end */
+    for (size_t i = 0; i < 3; i++) {
+        static const char *const call[][2] = {{"Update", "\"pty\":{\"size\":{\"cols\":9,\"rows\":8}}"}, {"SendInput", "\"input\":{\"stdin\":\"\"}"}, {"CloseStdin", "\"later\":1"}};
+        auto_buf path = {0}, body = {0};
+        buf_printf(&path, "/process.Process/%s", call[i][0]);
+        buf_printf(&body, "{\"process\":{\"pid\":7},%s}", call[i][1]);
+        rpc(x, path.p, "", body.p);
+        F.list_cb(F.cb_arg, NULL, &p, 1);
+        fx_until(x, "process with pid 7 not found");
+        HAS(x, "HTTP/1.1 404");
+    }
     stream(x, "/process.Process/StreamInput", "", "{}"); /* a keepalive alone */
     fx_until(x, "no message names the process");
     rpc(x, "/process.Process/Nothing", "", "{}");
