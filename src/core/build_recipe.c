@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/quote.h"
 #include "core/build_recipe_int.h"
 #include "core/kernels.h"
 #include "core/snapshot.h"
@@ -102,7 +103,7 @@ static char *cmd_text(const struct recipe_cmd *c)
     for (size_t i = 0; i < c->argc; i++) {
         if (i)
             buf_putc(&b, ' ');
-        recipe_shell_quote(&b, c->argv[i]);
+        shell_quote(&b, c->argv[i]);
     }
     return buf_take(&b);
 }

@@ -47,7 +47,6 @@ struct sandbox *recipe_box(struct recipe_run *r); /* NULL: gone */
 void recipe_fail(struct recipe_run *r, enum err_code code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* -- build_steps.c -- */
-void recipe_shell_quote(struct buf *b, const char *s);
 void recipe_log(struct recipe_run *r, const unsigned char *p, size_t n); /* output of a step, line by line */
 void recipe_exited(void *arg, const struct exec_exit *x, uint64_t offset);
 struct snapshot *recipe_find_kept(struct recipe_run *r); /* the last step that need not run; NULL. Sets cached and from */

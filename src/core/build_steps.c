@@ -2,6 +2,7 @@
  * for later builds (core/step_cache.h). */
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/quote.h"
 #include "core/build_recipe_int.h"
 #include "core/snapshot.h"
 #include "core/step_cache.h"
@@ -124,17 +125,6 @@ static void on_room(void *arg)
 }
 
 /* ---- steps ---- */
-void recipe_shell_quote(struct buf *b, const char *s)
-{
-    buf_putc(b, '\'');
-    for (; *s; s++)
-        if (*s == '\'')
-            buf_puts(b, "'\\''");
-        else
-            buf_putc(b, *s);
-    buf_putc(b, '\'');
-}
-
 static const char *lookup(void *arg, const char *name, size_t n)
 {
     struct recipe_run *r = arg;
@@ -161,16 +151,16 @@ static void copy_script(struct recipe_run *r, const struct recipe_step *s, char 
     bool into = s->nwords > 2 || (*dst && dst[strlen(dst) - 1] == '/');
     buf_puts(b, "set -e; cd " BUILD_CONTEXT "; n=0; dst=");
     if (*dst != '/') {
-        recipe_shell_quote(b, r->cwd);
+        shell_quote(b, r->cwd);
         buf_putc(b, '/');
     }
-    recipe_shell_quote(b, dst);
+    shell_quote(b, dst);
     buf_printf(b, "; into=%d; put() { case \"/$1/\" in */../*) echo \"COPY: $1 leaves the context\" >&2; exit 1;; esac; "
                   "[ -e \"$1\" ] || [ -L \"$1\" ] || { echo \"COPY: $1: not in the build context\" >&2; exit 1; }; n=$((n+1)); "
                   "if [ -d \"$1\" ] && ! [ -L \"$1\" ]; then mkdir -p -- \"$dst\"; cp -a -- \"$1/.\" \"$dst/\"; own \"$dst\"; "
                   "elif [ $into = 1 ] || [ -d \"$dst\" ]; then mkdir -p -- \"$dst\"; cp -a -- \"$1\" \"$dst/\"; own \"$dst/${1##*/}\"; "
                   "else mkdir -p -- \"$(dirname -- \"$dst\")\"; cp -a -- \"$1\" \"$dst\"; own \"$dst\"; fi; }; own() { chown -R -- ", into);
-    recipe_shell_quote(b, s->chown ? s->chown : "root:root");
+    shell_quote(b, s->chown ? s->chown : "root:root");
     buf_puts(b, " \"$1\"; ");
     if (s->chmod >= 0)
         buf_printf(b, "chmod -R %o -- \"$1\"; ", (unsigned)s->chmod);
@@ -188,7 +178,7 @@ static void copy_script(struct recipe_run *r, const struct recipe_step *s, char 
                 buf_putc(b, *p);
             else {
                 char one[2] = {*p, 0};
-                recipe_shell_quote(b, one);
+                shell_quote(b, one);
             }
         }
         buf_puts(b, "; do put \"$f\"; done; ");
@@ -243,12 +233,12 @@ static void run_workdir(struct recipe_run *r)
 {
     auto_buf b = {0};
     buf_puts(&b, "mkdir -p -- ");
-    recipe_shell_quote(&b, r->cwd);
+    shell_quote(&b, r->cwd);
     if (r->user && strcmp(r->user, "root")) {
         buf_puts(&b, " && chown -- ");
-        recipe_shell_quote(&b, r->user);
+        shell_quote(&b, r->user);
         buf_putc(&b, ' ');
-        recipe_shell_quote(&b, r->cwd);
+        shell_quote(&b, r->cwd);
     }
     run_sh(r, b.p, "root", "/");
 }
@@ -268,7 +258,7 @@ static void run_user(struct recipe_run *r)
 {
     auto_buf b = {0};
     buf_puts(&b, "id -u -- ");
-    recipe_shell_quote(&b, r->user);
+    shell_quote(&b, r->user);
     buf_puts(&b, " >/dev/null");
     run_sh(r, b.p, "root", "/");
 }

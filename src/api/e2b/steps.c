@@ -2,6 +2,7 @@
  * lines; a table from line to step turns the core's errors back into E2B's. */
 #include "api/e2b/control.h"
 #include "api/params.h"
+#include "base/quote.h" /* literal in a recipe's words too */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,17 +13,6 @@ void e2b_recipe_fini(struct e2b_recipe *r)
 {
     buf_free(&r->text);
     kv_free(&r->lines), kv_free(&r->files);
-}
-
-static void quote(struct buf *b, const char *s) /* literal for the recipe's words and for sh alike */
-{
-    buf_putc(b, '\'');
-    for (; *s; s++)
-        if (*s == '\'')
-            buf_puts(b, "'\\''");
-        else
-            buf_putc(b, *s);
-    buf_putc(b, '\'');
 }
 
 /* Ends the line; what it stands for: step number, kind, text for an error. */
@@ -39,7 +29,7 @@ static void line_end(struct e2b_recipe *r, size_t step, char kind, const char *d
 static void put_user(struct e2b_recipe *r, size_t step, const char *user, char kind, const char *detail)
 {
     buf_puts(&r->text, "USER ");
-    quote(&r->text, user);
+    shell_quote(&r->text, user);
     line_end(r, step, kind, detail);
 }
 
@@ -110,14 +100,14 @@ static int step_copy(struct e2b_recipe *r, size_t i, struct json *step, struct j
     buf_printf(&b, "set -e; d=" CONTEXT "/x-%s; [ -d \"$d\" ] || { mkdir \"$d\"; tar -xf " CONTEXT "/%s.tgz -C \"$d\" --no-same-owner; }; cd \"$d\"; dst=",
                hash.p, hash.p);
     if (*dst != '/') {
-        quote(&b, cwd);
+        shell_quote(&b, cwd);
         buf_puts(&b, "/");
     }
-    quote(&b, dst);
+    shell_quote(&b, dst);
     auto_buf who = {0};
     buf_printf(&who, *owner ? strchr(owner, ':') ? "%s" : "%s:%s" : "%s:", *owner ? owner : user, owner);
     buf_puts(&b, "; who=");
-    quote(&b, who.p);
+    shell_quote(&b, who.p);
     buf_puts(&b, "; mk() { [ -d \"$1\" ] || { mk \"$(dirname -- \"$1\")\"; mkdir -- \"$1\"; chown -- \"$who\" \"$1\"; }; }; own() { chown -R -- \"$who\" \"$1\"; ");
     if (*mode)
         buf_printf(&b, "chmod -R %s -- \"$1\"; ", mode);
@@ -130,7 +120,7 @@ static int step_copy(struct e2b_recipe *r, size_t i, struct json *step, struct j
             buf_putc(&b, *p);
         } else {
             char one[2] = {*p, 0};
-            quote(&b, one);
+            shell_quote(&b, one);
         }
     }
     buf_printf(&b, "; [ $# -gt 1 ] && into=1; for f in \"$@\"; do case \"/$f/\" in */../*) echo \"$f leaves the context\" >&2; exit 1;; esac; "
@@ -151,9 +141,9 @@ static void step_user(struct e2b_recipe *r, size_t i, const char *user)
     auto_buf b = {0};
     put_user(r, i, "root", 'x', "");
     buf_puts(&b, "id -u -- ");
-    quote(&b, user);
+    shell_quote(&b, user);
     buf_puts(&b, " >/dev/null 2>&1 || useradd -m -s /bin/bash -- ");
-    quote(&b, user);
+    shell_quote(&b, user);
     put_command(r, "RUN", false, b.p);
     line_end(r, i, 'x', "USER");
     put_user(r, i, user, 'x', "USER");
@@ -169,7 +159,7 @@ static int step_env(struct e2b_recipe *r, size_t i, struct json *args, struct er
         if (strpbrk(value, "\r\n"))
             return err_set(e, E_INVALID, "step %zu: ENV %.60s: a value cannot hold line breaks", i, name);
         buf_printf(&r->text, " %s=", name);
-        quote(&r->text, value);
+        shell_quote(&r->text, value);
     }
     line_end(r, i, 'x', "ENV");
     return 0;
@@ -192,7 +182,7 @@ static int one_step(struct e2b_recipe *r, size_t i, struct json *step, char **us
         return err_set(e, E_INVALID, "step %zu: %s is malformed", i, type.p);
     if (str_ieqz(type, "WORKDIR")) {
         buf_puts(&r->text, "WORKDIR ");
-        quote(&r->text, first);
+        shell_quote(&r->text, first);
         line_end(r, i, 'x', "WORKDIR");
         char *full = *first == '/' ? xstrdup(first) : xasprintf("%s/%s", *cwd, first);
         free(*cwd), *cwd = full;
@@ -223,7 +213,7 @@ int e2b_steps(struct json *body, const char *from, const char *user, const char 
     line_end(r, 0, 'x', "FROM");
     put_user(r, 0, u, 'x', "USER");
     buf_puts(&r->text, "WORKDIR ");
-    quote(&r->text, cwd);
+    shell_quote(&r->text, cwd);
     line_end(r, 0, 'x', "WORKDIR");
     int rc = 0;
     bool force = false; /* once one is to run, all after it do */

@@ -6,6 +6,7 @@
 #include "base/fd.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "base/quote.h"
 #include "base/str.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -74,6 +75,23 @@ TEST(str, utf8_rejects_what_rfc3629_rejects)
     CHECK(!str_utf8(S("\xc0\xaf")) && !str_utf8(S("\xed\xa0\x80")) && !str_utf8(S("\xf4\x90\x80\x80")) && !str_utf8(S("\xe2\x82")));
     CHECK(!str_utf8((struct str){"a\0b", 3}));
 }
+TEST(quote, makes_one_word_of_anything)
+{
+    static const char *const in[] = {"", "plain", "a b", "it's", "''", "$(id) `id` \\ \"x\" ; & | * ~", "two\nlines", "-n"};
+    for (size_t i = 0; i < sizeof in / sizeof *in; i++) {
+        struct buf cmd = {0};
+        char out[64] = "";
+        buf_puts(&cmd, "printf '%s|' ");
+        shell_quote(&cmd, in[i]);
+        FILE *f = popen(cmd.p, "r");
+        CHECK(f);
+        size_t n = fread(out, 1, sizeof out - 1, f);
+        CHECK_INT(pclose(f), 0);
+        CHECK(n == strlen(in[i]) + 1 && out[n - 1] == '|' && !strncmp(out, in[i], n - 1));
+        buf_free(&cmd);
+    }
+}
+
 TEST(buf, grows_drops_and_takes)
 {
     struct buf b = {0};
