@@ -1,10 +1,10 @@
 #include "crypto/tls.h"
 #include "base/list.h"
+#include "crypto/x509_int.h"
 #include <openssl/bio.h>
 #include <openssl/ec.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
-#include <openssl/rand.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 #include <pthread.h>
@@ -137,40 +137,19 @@ struct tls_ca *tls_ca_new(struct str cert, struct str key, struct err *e)
     return ca;
 }
 
-static int leaf_ext(X509 *x, X509 *ca, int nid, const char *value)
-{
-    X509V3_CTX v3;
-    X509V3_set_ctx_nodb(&v3);
-    X509V3_set_ctx(&v3, ca, x, NULL, NULL, 0);
-    X509_EXTENSION *ext = X509V3_EXT_conf_nid(NULL, &v3, nid, value);
-    int ok = ext && X509_add_ext(x, ext, -1);
-    X509_EXTENSION_free(ext);
-    return ok;
-}
-static bool leaf_serial(X509 *x)
-{
-    unsigned char raw[16];
-    if (RAND_bytes(raw, sizeof raw) != 1)
-        return false;
-    raw[0] &= 0x7f, raw[0] |= 0x40;
-    BIGNUM *n = BN_bin2bn(raw, sizeof raw, NULL);
-    bool ok = n && BN_to_ASN1_INTEGER(n, X509_get_serialNumber(x));
-    BN_free(n);
-    return ok;
-}
 static X509 *leaf_sign(struct tls_ca *ca, const char *name)
 {
     char san[300];
     (void)snprintf(san, sizeof san, "DNS:%s", name); /* a canonical name: no comma, no colon */
     X509 *x = X509_new();
-    if (x && X509_set_version(x, X509_VERSION_3) && leaf_serial(x) && X509_gmtime_adj(X509_getm_notBefore(x), -86400) &&
+    if (x && X509_set_version(x, X509_VERSION_3) && x509_serial(x) && X509_gmtime_adj(X509_getm_notBefore(x), -86400) &&
         X509_time_adj_ex(X509_getm_notAfter(x), LEAF_DAYS, 0, NULL) &&
         X509_NAME_add_entry_by_txt(X509_get_subject_name(x), "CN", MBSTRING_ASC,
                                    (const unsigned char *)(strlen(name) <= 64 ? name : "hutch"), -1, -1, 0) &&
         X509_set_issuer_name(x, X509_get_subject_name(ca->cert)) && X509_set_pubkey(x, ca->leaf_key) &&
-        leaf_ext(x, ca->cert, NID_subject_alt_name, san) && leaf_ext(x, ca->cert, NID_basic_constraints, "critical,CA:FALSE") &&
-        leaf_ext(x, ca->cert, NID_key_usage, "critical,digitalSignature") && leaf_ext(x, ca->cert, NID_ext_key_usage, "serverAuth") &&
-        leaf_ext(x, ca->cert, NID_authority_key_identifier, "keyid") && X509_sign(x, ca->key, EVP_sha256()))
+        x509_ext(x, ca->cert, NID_subject_alt_name, san) && x509_ext(x, ca->cert, NID_basic_constraints, "critical,CA:FALSE") &&
+        x509_ext(x, ca->cert, NID_key_usage, "critical,digitalSignature") && x509_ext(x, ca->cert, NID_ext_key_usage, "serverAuth") &&
+        x509_ext(x, ca->cert, NID_authority_key_identifier, "keyid") && X509_sign(x, ca->key, EVP_sha256()))
         return x;
     X509_free(x);
     return NULL;

@@ -1,4 +1,5 @@
 #include "crypto/x509.h"
+#include "crypto/x509_int.h"
 #include <openssl/bio.h>
 #include <openssl/ec.h>
 #include <openssl/evp.h>
@@ -10,18 +11,18 @@
 
 static int fail(struct err *e, const char *what) { return err_set(e, E_INTERNAL, "certificate authority: %s failed", what); }
 
-static int add_ext(X509 *x, int nid, const char *value)
+bool x509_ext(X509 *x, X509 *issuer, int nid, const char *value)
 {
     X509V3_CTX v3;
     X509V3_set_ctx_nodb(&v3);
-    X509V3_set_ctx(&v3, x, x, NULL, NULL, 0);
+    X509V3_set_ctx(&v3, issuer, x, NULL, NULL, 0);
     X509_EXTENSION *ext = X509V3_EXT_conf_nid(NULL, &v3, nid, value);
-    int ok = ext && X509_add_ext(x, ext, -1);
+    bool ok = ext && X509_add_ext(x, ext, -1);
     X509_EXTENSION_free(ext);
     return ok;
 }
 
-static bool serial(X509 *x)
+bool x509_serial(X509 *x)
 {
     unsigned char raw[16];
     if (RAND_bytes(raw, sizeof raw) != 1)
@@ -36,12 +37,12 @@ static bool serial(X509 *x)
 static bool fill(X509 *x, EVP_PKEY *key, const char *cn, int days)
 {
     X509_NAME *name = X509_get_subject_name(x);
-    return X509_set_version(x, X509_VERSION_3) && serial(x) && X509_gmtime_adj(X509_getm_notBefore(x), -86400) &&
+    return X509_set_version(x, X509_VERSION_3) && x509_serial(x) && X509_gmtime_adj(X509_getm_notBefore(x), -86400) &&
            X509_time_adj_ex(X509_getm_notAfter(x), days, 0, NULL) &&
            X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_UTF8, (const unsigned char *)cn, -1, -1, 0) &&
            X509_NAME_add_entry_by_txt(name, "O", MBSTRING_UTF8, (const unsigned char *)"hutch", -1, -1, 0) && X509_set_issuer_name(x, name) &&
-           X509_set_pubkey(x, key) && add_ext(x, NID_basic_constraints, "critical,CA:TRUE,pathlen:0") &&
-           add_ext(x, NID_key_usage, "critical,keyCertSign,cRLSign") && add_ext(x, NID_subject_key_identifier, "hash") &&
+           X509_set_pubkey(x, key) && x509_ext(x, x, NID_basic_constraints, "critical,CA:TRUE,pathlen:0") &&
+           x509_ext(x, x, NID_key_usage, "critical,keyCertSign,cRLSign") && x509_ext(x, x, NID_subject_key_identifier, "hash") &&
            X509_sign(x, key, EVP_sha256());
 }
 
