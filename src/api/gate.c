@@ -32,7 +32,7 @@ static bool same_name(struct str host, struct str name)
     return true;
 }
 
-static bool is_literal(struct str h)
+bool gate_host_literal(struct str h)
 {
     if (h.n && *h.p == '[')
         return true;
@@ -71,7 +71,7 @@ static bool is_ours(const struct config *cfg, struct str host)
 bool gate_host_ok(const struct config *cfg, struct str authority)
 {
     struct str host = host_part(authority);
-    return host.p && (is_ours(cfg, host) || (listens_everywhere(listen_host(cfg)) && is_literal(host)));
+    return host.p && (is_ours(cfg, host) || (listens_everywhere(listen_host(cfg)) && gate_host_literal(host)));
 }
 
 bool gate_origin_ok(const struct config *cfg, struct str origin, struct str host)

@@ -16,6 +16,7 @@
 
 struct core;
 bool gate_host_ok(const struct config *cfg, struct str authority /* host[:port] */);
+bool gate_host_literal(struct str host); /* an address, no name */
 bool gate_origin_ok(const struct config *cfg, struct str origin, struct str host /* of the request */);
 struct str gate_key(struct http_stream *s); /* what the client sent as its key; p == NULL if nothing */
 

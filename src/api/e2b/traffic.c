@@ -27,17 +27,7 @@ static struct str without_port(struct str a)
 bool e2b_host_trusted(struct str authority)
 {
     struct str h = without_port(authority);
-    if (!h.n)
-        return false;
-    if (*h.p == '[' || str_ieqz(h, "localhost") || (h.n > 8 && str_ieqz((struct str){h.p, 8}, "sandbox.")))
-        return true;
-    unsigned dots = 0;
-    for (size_t i = 0; i < h.n; i++) {
-        if (h.p[i] != '.' && (h.p[i] < '0' || h.p[i] > '9'))
-            return false;
-        dots += h.p[i] == '.';
-    }
-    return dots == 3;
+    return gate_host_literal(h) || str_ieqz(h, "localhost") || (h.n > 8 && str_ieqz((struct str){h.p, 8}, "sandbox."));
 }
 
 static bool id_text_ok(const char *s)
