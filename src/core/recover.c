@@ -90,7 +90,7 @@ static void attached(void *arg, struct box *b, const struct err *e)
         sandbox_configure(sb, adopted, a);
 }
 
-static void adopt(struct recovery *r, struct sandbox *sb)
+static void take_over(struct recovery *r, struct sandbox *sb, box_cb *then)
 {
     struct adoption *a = xcalloc(1, sizeof *a);
     a->r = r;
@@ -98,11 +98,16 @@ static void adopt(struct recovery *r, struct sandbox *sb)
     struct box_spec spec = sandbox_box_spec(sb);
     map_del(&r->alive, sb->box_id);
     r->waiting++;
-    sb->state = SB_RUNNING; /* a pause that was under way did not happen: adoption thaws it */
-    sb->life.paused = PAUSE_NONE;
     if (sb->tier == TIER_VM)
         vm_saved_drop(r->core->vmh, sb->box_id);
-    box_adopt(r->core, sb->box_id, &spec, attached, a);
+    box_adopt(r->core, sb->box_id, &spec, then, a);
+}
+
+static void adopt(struct recovery *r, struct sandbox *sb)
+{
+    sb->state = SB_RUNNING; /* a pause that was under way did not happen: adoption thaws it */
+    sb->life.paused = PAUSE_NONE;
+    take_over(r, sb, attached);
 }
 
 /* Its machine is not there. Was it saved under the row's generation? Then the pause (or a resume that was never written
@@ -167,19 +172,6 @@ static void standby_attached(void *arg, struct box *b, const struct err *e)
         vm_stop(b->vm, standing_vm, a);
 }
 
-static void adopt_standby(struct recovery *r, struct sandbox *sb)
-{
-    struct adoption *a = xcalloc(1, sizeof *a);
-    a->r = r;
-    memcpy(a->sandbox, sb->id, sizeof a->sandbox);
-    struct box_spec spec = sandbox_box_spec(sb);
-    map_del(&r->alive, sb->box_id);
-    r->waiting++;
-    if (sb->tier == TIER_VM)
-        vm_saved_drop(r->core->vmh, sb->box_id);
-    box_adopt(r->core, sb->box_id, &spec, standby_attached, a);
-}
-
 static void keep_paused(struct recovery *r, struct sandbox *sb)
 {
     if (map_del(&r->alive, sb->box_id))
@@ -196,7 +188,7 @@ static void settle_row(struct recovery *r, struct sandbox *sb)
     if (sb->state == SB_PAUSED && sb->life.paused == PAUSE_DISK) {
         keep_paused(r, sb);
     } else if (sb->state == SB_PAUSED && alive) {
-        adopt_standby(r, sb);
+        take_over(r, sb, standby_attached);
     } else if (up && alive) {
         adopt(r, sb);
     } else if ((up || sb->state == SB_PAUSED) && is_saved(r->core, sb, &saved)) {
