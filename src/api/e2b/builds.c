@@ -1,4 +1,4 @@
-/* Builds of templates: announce, upload files, start, watch. A build runs on in
+/* Builds of templates: announce, upload files, start. A build runs on in
  * the background; its log is kept in memory, its result in the catalogue.
  * Uploaded archives are kept by the hash the SDK gives them in HOME/cache. */
 #include "api/e2b/control.h"
@@ -22,9 +22,7 @@
 
 #define UPLOAD_MAX (2ull << 30)
 #define LOG_MAX    20000
-#define PAGE       100
 #define URL_NS     (3600 * NS_PER_S)
-#define FIRST_LOOK_NS (5 * NS_PER_S)
 #define FILES_KEPT_NS (7 * 24 * 3600 * NS_PER_S)
 #define BUILD_NETWORK "{\"mode\":\"open\"}" /* E2B's default; behind the gate like any other */
 
@@ -37,7 +35,7 @@ static struct e2b_template *find_template(struct http_stream *s, struct api *a)
     return t;
 }
 
-static struct e2b_build *find_build(struct http_stream *s, struct api *a)
+struct e2b_build *e2b_find_build(struct http_stream *s, struct api *a)
 {
     struct e2b_template *t = find_template(s, a);
     struct e2b_build *b = t ? catalogue_build(t, http_param(s, "bid").p) : NULL;
@@ -492,7 +490,7 @@ static void on_start(struct http_stream *s, void *a, const char *p, size_t n)
     struct err e = {0};
     struct e2b_found f;
     struct e2b_recipe r = {0};
-    struct e2b_build *b = find_build(s, a);
+    struct e2b_build *b = e2b_find_build(s, a);
     if (!b)
         return;
     if (b->state != BUILD_WAITING) {
@@ -508,8 +506,8 @@ static void on_start(struct http_stream *s, void *a, const char *p, size_t n)
     b->started_ns = clock_mono();
     b->api = a;
     b->tenant = xstrdup(gate_tenant(api_core(a), s));
-    say(b, "info", "Building template", "base");
     if (find_base(a, j, &f, &e)) {
+        say(b, "info", "Building template", "base");
         failed(b, e.msg, "base");
     } else {
         const struct template *t = template_find(api_core(a), f.core_id, NULL);
@@ -521,63 +519,10 @@ static void on_start(struct http_stream *s, void *a, const char *p, size_t n)
             return;
         }
         kv_copy(&b->lines, &r.lines);
+        say(b, "info", "Building template", "base");
         start_core(b, &r);
     }
     e2b_recipe_fini(&r);
     http_reply(s, 202, NULL, "", 0);
 }
 void e2b_build_start(struct http_stream *s, void *a) { e2b_body(s, a, on_start); }
-
-/* ---- status ---- */
-static void put_log(struct jw *w, const struct log_line *l)
-{
-    jw_obj(w);
-    put_time(w, "timestamp", l->at_ns);
-    jw_kv_str(w, "level", l->level);
-    jw_kv_str(w, "message", l->text);
-    if (*l->step)
-        jw_kv_str(w, "step", l->step);
-    jw_end(w);
-}
-
-void e2b_build_status(struct http_stream *s, void *a)
-{
-    static const char *const names[] = {"waiting", "building", "ready", "error"};
-    struct err e = {0};
-    uint64_t from, limit;
-    struct e2b_build *b = find_build(s, a);
-    if (!b)
-        return;
-    if (param_u64(s, "logsOffset", 0, UINT32_MAX, 0, &from, &e) || param_u64(s, "limit", 0, PAGE, PAGE, &limit, &e)) {
-        e2b_fail(s, &e);
-        return;
-    }
-    /* Who starts a build and looks at once finds it building, as with E2B, also where everything was kept from before. */
-    enum build_state state = b->state > BUILD_BUILDING && b->started_ns && !b->seen && clock_mono() - b->started_ns < FIRST_LOOK_NS ? BUILD_BUILDING : b->state;
-    b->seen = b->started_ns;
-    struct buf out = {0};
-    struct jw w;
-    jw_init(&w, &out);
-    jw_obj(&w);
-    jw_kv_str(&w, "templateID", b->t->id);
-    jw_kv_str(&w, "buildID", b->id);
-    jw_kv_str(&w, "status", names[state]);
-    jw_kv_arr(&w, "logs");
-    for (size_t i = from; i < b->nlog && i < from + limit; i++)
-        jw_strz(&w, b->log[i].text);
-    jw_end(&w);
-    jw_kv_arr(&w, "logEntries");
-    for (size_t i = from; i < b->nlog && i < from + limit; i++)
-        put_log(&w, &b->log[i]);
-    jw_end(&w);
-    if (state == BUILD_ERROR) {
-        jw_kv_obj(&w, "reason");
-        jw_kv_str(&w, "message", b->error);
-        jw_kv_str(&w, "step", *b->error_step ? b->error_step : "base");
-        jw_kv_arr(&w, "logEntries");
-        jw_end(&w);
-        jw_end(&w);
-    }
-    jw_end(&w);
-    reply_json(s, 200, &out);
-}

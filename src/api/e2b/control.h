@@ -144,9 +144,18 @@ int e2b_network_read(struct api *a, struct json *j /* body of a create */, struc
 int e2b_policy_read(struct api *a, struct json *net /* allowOut, denyOut, rules */, bool internet, struct network_spec *ret, struct err *e);
 void e2b_network_text(struct json *ingress, struct json *egress, struct buf *out); /* as shown again: members of either, values masked */
 http_handler e2b_metrics, e2b_metrics_batch;
-http_handler e2b_logs, e2b_logs_v2; /* logs.c */
+/* -- logs.c -- */
+enum e2b_level { E2B_DEBUG, E2B_INFO, E2B_WARN, E2B_ERROR, E2B_NONE };
+struct e2b_log_query { uint64_t limit, cursor /* milliseconds */; bool has_cursor, backward; enum e2b_level level; const char *search; };
+enum e2b_level e2b_log_level(const char *name); /* E2B_NONE: no such word */
+int e2b_log_query_read(struct http_stream *s, const char *from /* parameter of the cursor */, uint64_t max, struct e2b_log_query *ret, struct buf *search, struct err *e);
+http_handler e2b_logs, e2b_logs_v2;
 void metrics_start(struct e2b *x);
 void metrics_stop(struct e2b *x);
 http_handler e2b_templates, e2b_template_get, e2b_template_patch, e2b_template_delete, e2b_template_alias, e2b_template_tags, e2b_tags_set, e2b_tags_del;
-http_handler e2b_template_new, e2b_build_file, e2b_build_upload, e2b_build_start, e2b_build_status;
+http_handler e2b_template_new, e2b_build_file, e2b_build_upload, e2b_build_start;
+struct e2b_build *e2b_find_build(struct http_stream *s, struct api *a); /* of {tid} and {bid}; NULL: the 404 is out */
+/* -- build_status.c -- */
+const char *build_state_name(enum build_state s);
+http_handler e2b_build_status, e2b_build_logs;
 void build_drop(struct e2b_build *b); /* stop it, free it */

@@ -9,57 +9,53 @@
 #include <stdlib.h>
 
 #define LINES_MAX 1000
-enum level { LEVEL_DEBUG, LEVEL_INFO, LEVEL_WARN, LEVEL_ERROR };
 
-struct lines {
-    uint64_t limit, cursor; /* milliseconds */
-    bool has_cursor, backward;
-    enum level level;
-    const char *search;
-    const struct event **at;
-    size_t n;
-};
+/* ---- the question ---- */
+enum e2b_level e2b_log_level(const char *name)
+{
+    static const char *const names[] = {"debug", "info", "warn", "error"};
+    enum e2b_level l = E2B_DEBUG;
+    while (l < E2B_NONE && strcmp(name, names[l]))
+        l++;
+    return l;
+}
+
+int e2b_log_query_read(struct http_stream *s, const char *from, uint64_t max, struct e2b_log_query *ret, struct buf *search, struct err *e)
+{
+    auto_buf direction = {0}, level = {0}, cursor = {0};
+    const char *way, *least, *given = param_str(s, from, &cursor);
+    *ret = (struct e2b_log_query){.has_cursor = given && *given};
+    if (param_u64(s, from, 0, INT64_MAX, 0, &ret->cursor, e) || param_u64(s, "limit", 0, max, max, &ret->limit, e) ||
+        param_text(s, "direction", 16, &direction, &way, e) || param_text(s, "level", 16, &level, &least, e) || param_text(s, "search", 256, search, &ret->search, e))
+        return -1;
+    ret->backward = way && !strcmp(way, "backward");
+    if (way && !ret->backward && strcmp(way, "forward"))
+        return err_set(e, E_INVALID, "direction: must be forward or backward");
+    ret->level = least ? e2b_log_level(least) : E2B_DEBUG;
+    return ret->level == E2B_NONE ? err_set(e, E_INVALID, "level: must be debug, info, warn or error") : 0;
+}
+
+/* ---- the answer ---- */
+struct lines { struct e2b_log_query q; const struct event **at; size_t n; };
 
 static void take_line(void *arg, const struct event *ev)
 {
     struct lines *l = arg;
     uint64_t ms = (uint64_t)(ev->at_ns / NS_PER_MS);
-    if (l->level > LEVEL_INFO || (l->search && !strcasestr(ev->type, l->search)))
+    if (l->q.level > E2B_INFO || (l->q.search && !strcasestr(ev->type, l->q.search)))
         return; /* events are information, all of them */
-    if (l->has_cursor && (l->backward ? ms > l->cursor : ms < l->cursor))
+    if (l->q.has_cursor && (l->q.backward ? ms > l->q.cursor : ms < l->q.cursor))
         return;
     if (!(l->n & (l->n - 1)))
         l->at = xrealloc(l->at, (l->n ? l->n * 2 : 1) * sizeof *l->at);
     l->at[l->n++] = ev;
 }
 
-static int read_lines(struct http_stream *s, bool v2, struct lines *l, struct buf *search, struct err *e)
-{
-    static const char *const levels[] = {"debug", "info", "warn", "error"};
-    auto_buf direction = {0}, level = {0}, cursor = {0};
-    const char *from = v2 ? "cursor" : "start", *way, *least;
-    const char *given = param_str(s, from, &cursor);
-    l->has_cursor = given && *given;
-    if (param_u64(s, from, 0, INT64_MAX, 0, &l->cursor, e) || param_u64(s, "limit", 0, LINES_MAX, LINES_MAX, &l->limit, e))
-        return -1;
-    if (!v2)
-        return 0;
-    if (param_text(s, "direction", 16, &direction, &way, e) || param_text(s, "level", 16, &level, &least, e) || param_text(s, "search", 256, search, &l->search, e))
-        return -1;
-    l->backward = way && !strcmp(way, "backward");
-    if (way && !l->backward && strcmp(way, "forward"))
-        return err_set(e, E_INVALID, "direction: must be forward or backward");
-    for (l->level = LEVEL_DEBUG; least && strcmp(least, levels[l->level]); l->level++)
-        if (l->level == LEVEL_ERROR)
-            return err_set(e, E_INVALID, "level: must be debug, info, warn or error");
-    return 0;
-}
-
 static void put_lines(struct jw *w, const char *key, const struct lines *l, bool plain)
 {
     jw_kv_arr(w, key);
-    for (size_t i = 0; i < l->n && i < l->limit; i++) {
-        const struct event *ev = l->at[l->backward ? l->n - 1 - i : i];
+    for (size_t i = 0; i < l->n && i < l->q.limit; i++) {
+        const struct event *ev = l->at[l->q.backward ? l->n - 1 - i : i];
         jw_obj(w);
         put_time(w, "timestamp", ev->at_ns);
         jw_kv_str(w, plain ? "line" : "message", ev->type);
@@ -81,7 +77,7 @@ static void reply_logs(struct http_stream *s, void *a, bool v2)
     const struct sandbox *sb = e2b_sandbox(a, s);
     if (!sb)
         return;
-    if (read_lines(s, v2, &l, &search, &e)) {
+    if (e2b_log_query_read(s, v2 ? "cursor" : "start", LINES_MAX, &l.q, &search, &e)) {
         e2b_fail(s, &e);
         return;
     }

@@ -52,7 +52,7 @@ const struct route e2b_routes[] = {
     {"PUT", "/templates/{tid}/files/{hash}", e2b_build_upload, ROUTE_OPEN}, /* the URL is signed */
     {"POST", "/v2/templates/{tid}/builds/{bid}", e2b_build_start, 0},
     {"GET", "/templates/{tid}/builds/{bid}/status", e2b_build_status, 0},
-    {"GET", "/templates/{tid}/builds/{bid}/logs", e2b_build_status, 0},
+    {"GET", "/templates/{tid}/builds/{bid}/logs", e2b_build_logs, 0},
 };
 const size_t e2b_nroutes = sizeof e2b_routes / sizeof *e2b_routes;
 

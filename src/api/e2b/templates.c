@@ -10,11 +10,10 @@
 /* ---- rendering ---- */
 struct shown { const char *id, *build, *name; uint32_t cpu, memory, disk; int64_t created_ns; const char *status; size_t builds; };
 
-static void put_shown(struct jw *w, const struct shown *t)
+static void put_members(struct jw *w, const struct shown *t)
 {
     char full[E2B_NAME_MAX + 16];
     (void)snprintf(full, sizeof full, E2B_NAMESPACE "/%s", t->name);
-    jw_obj(w);
     jw_kv_str(w, "templateID", t->id);
     jw_kv_str(w, "buildID", t->build);
     jw_kv_bool(w, "public", false);
@@ -35,6 +34,26 @@ static void put_shown(struct jw *w, const struct shown *t)
     jw_kv_u64(w, "buildCount", t->builds);
     jw_kv_str(w, "envdVersion", E2B_ENVD_VERSION);
     jw_kv_str(w, "buildStatus", t->status);
+}
+
+static void put_shown(struct jw *w, const struct shown *t)
+{
+    jw_obj(w);
+    put_members(w, t);
+    jw_end(w);
+}
+
+static void put_build(struct jw *w, const struct shown *t, const char *id, const char *status, int64_t created_ns)
+{
+    jw_obj(w);
+    jw_kv_str(w, "buildID", id);
+    jw_kv_str(w, "status", status);
+    put_time(w, "createdAt", created_ns);
+    put_time(w, "updatedAt", created_ns);
+    jw_kv_u64(w, "cpuCount", t->cpu ? t->cpu : 1);
+    jw_kv_u64(w, "memoryMB", t->memory);
+    jw_kv_u64(w, "diskSizeMB", t->disk);
+    jw_kv_str(w, "envdVersion", E2B_ENVD_VERSION);
     jw_end(w);
 }
 
@@ -47,7 +66,7 @@ static struct shown shown_of(struct api *a, struct e2b_template *t)
     list_each(b, &t->builds, link) {
         v.builds++;
         if (b->state == BUILD_READY || !*v.build)
-            v.build = b->id, v.status = b->state == BUILD_READY ? "ready" : b->state == BUILD_ERROR ? "error" : "building";
+            v.build = b->id, v.status = build_state_name(b->state);
     }
     return v;
 }
@@ -121,10 +140,20 @@ void e2b_template_get(struct http_stream *s, void *a)
     if (!t && !core)
         return;
     struct shown v = t ? shown_of(a, t) : shown_core(a, core, build);
+    const struct e2b_build *it;
     struct buf b = {0};
     struct jw w;
     jw_init(&w, &b);
-    put_shown(&w, &v);
+    jw_obj(&w);
+    put_members(&w, &v);
+    jw_kv_arr(&w, "builds");
+    if (t)
+        list_each(it, &t->builds, link)
+            put_build(&w, &v, it->id, build_state_name(it->state), it->created_ns);
+    else
+        put_build(&w, &v, v.build, v.status, v.created_ns);
+    jw_end(&w);
+    jw_end(&w);
     reply_json(s, 200, &b);
 }
 

@@ -162,6 +162,14 @@ describe('control plane', { timeout: 120_000 }, () => {
     assert.deepEqual([first.status, first.reason], ['building', undefined])
     const s = await status()
     assert.deepEqual([s.status, s.logs, s.logEntries, s.reason.step], ['error', [], [], 'base'])
+    const one = (await control('GET', `/templates/${n}`)).json
+    assert.deepEqual([one.templateID, one.names, one.builds.map((x) => [x.buildID, x.status])], [t, [`hutch/${n}`], [[b, 'error']]])
+    assert.deepEqual((await control('GET', '/templates/base')).json.builds.map((x) => x.status), ['ready'])
+    const logs = async (q) => (await control('GET', `/templates/${t}/builds/${b}/logs?${q}`)).json.logs
+    assert.deepEqual((await logs('')).map((l) => l.level), ['info', 'error'])
+    assert.deepEqual((await logs('direction=backward&limit=1')).map((l) => [l.step, l.message === s.reason.message]), [['base', true]])
+    assert.deepEqual([(await logs('level=warn')).length, (await logs('cursor=99999999999999')).length, (await logs('limit=0')).length], [1, 0, 0])
+    await refused(400, 'GET', `/templates/${t}/builds/${b}/logs?limit=101`)
     assert.equal((await control('DELETE', `/templates/${t}`)).status, 204)
     await refused(404, 'DELETE', `/templates/${t}`)
   })
