@@ -3,6 +3,8 @@
 
 enum { REC_HANDSHAKE = 22, HS_CLIENT_HELLO = 1, EXT_SNI = 0, EXT_ECH = 0xfe0d, EXT_ESNI = 0xffce };
 
+#define METHOD_MAX 32 /* letters: what is longer is no request */
+
 struct cut { const uint8_t *p; size_t n; };
 
 static bool take(struct cut *c, size_t n, struct cut *ret)
@@ -128,9 +130,9 @@ enum hello_result hello_parse(const uint8_t *p, size_t n, struct hello *ret, con
 int hello_is_http(const uint8_t *p, size_t n)
 {
     size_t i = 0;
-    while (i < n && i < 32 && ((p[i] >= 'A' && p[i] <= 'Z') || p[i] == '-'))
+    while (i < n && i < METHOD_MAX && ((p[i] >= 'A' && p[i] <= 'Z') || p[i] == '-'))
         i++;
-    if (i == n && n < 32)
+    if (i == n && n < METHOD_MAX)
         return -1;
-    return i > 0 && i < n && p[i] == ' ';
+    return i > 0 && i < METHOD_MAX && p[i] == ' '; /* i < n: the same whether the rest has come or not */
 }

@@ -136,5 +136,12 @@ TEST(hello, http_is_known_by_its_method)
     CHECK_INT(hello_is_http((const uint8_t *)"\x16\x03", 2), 0);
     CHECK_INT(hello_is_http((const uint8_t *)" GET", 4), 0);
     CHECK_INT(hello_is_http((const uint8_t *)"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", 40), 0);
+    /* a prefix and the whole say the same */
+    const uint8_t *longest = (const uint8_t *)"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA /", *longer = (const uint8_t *)"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA /";
+    CHECK_INT(hello_is_http(longest, 31), -1);
+    CHECK_INT(hello_is_http(longest, 32), 1);
+    CHECK_INT(hello_is_http(longer, 31), -1);
+    CHECK_INT(hello_is_http(longer, 32), 0);
+    CHECK_INT(hello_is_http(longer, 33), 0);
 }
 TEST_MAIN
