@@ -78,13 +78,13 @@ static int content(void *arg, size_t step, unsigned char out[RECIPE_KEY], struct
     return rc;
 }
 
-/* Steps of another tier, tenant or network are other steps. */
-static void base_key(const struct planning *p, unsigned char out[RECIPE_KEY])
+/* Steps of another tier, tenant or network are other steps; so are those of plain Debian, which begin as root. */
+static void base_key(const struct planning *p, bool debian, unsigned char out[RECIPE_KEY])
 {
     char tier[16];
     struct sha256 *h = sha256_new();
     (void)snprintf(tier, sizeof tier, "%d", p->tier);
-    for (const char *const *w = (const char *const[]){p->parent, tier, p->tenant ? p->tenant : "", p->network ? p->network : "", NULL}; *w; w++)
+    for (const char *const *w = (const char *const[]){p->parent, tier, p->tenant ? p->tenant : "", p->network ? p->network : "", debian ? "debian" : NULL, NULL}; *w; w++)
         sha256_add(h, *w, strlen(*w) + 1);
     sha256_end(h, out);
 }
@@ -108,7 +108,7 @@ static void work(void *arg)
     p->plan->content_key = xstrdup(hex);
     if (recipe_parse(p->text, p->ntext, &rec, &e))
         return; /* it was parsed before */
-    base_key(p, base);
+    base_key(p, rec.debian, base);
     p->recipe = &rec;
     p->plan->key = xcalloc(rec.nsteps + 1, RECIPE_KEY);
     if (recipe_keys(&rec, base, content, p, p->plan->key, &e))

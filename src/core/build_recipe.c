@@ -155,13 +155,15 @@ struct build *build_recipe(struct core *c, const struct recipe_spec *s, const st
     *r = (struct recipe_run){.build = b, .recipe = rec, .parsed = true, .context_fd = take_fd(&ctx), .pipe_w = -1};
     b->t->parent = xstrdup(parent->id);
     r->since_ns = parent->created_ns < clock_wall() ? parent->created_ns : clock_wall(); /* its image was complete before */
-    b->t->user = parent->user ? xstrdup(parent->user) : NULL;
-    b->t->workdir = parent->workdir ? xstrdup(parent->workdir) : NULL;
+    /* plain Debian is root's, as the image of that name is; base is the same tree for its user */
+    const char *user = rec.debian ? "root" : parent->user, *workdir = rec.debian ? "/" : parent->workdir;
+    b->t->user = user ? xstrdup(user) : NULL;
+    b->t->workdir = workdir ? xstrdup(workdir) : NULL;
     b->t->start = cmd_text(&rec.start), b->t->ready = cmd_text(&rec.ready);
     b->t->kernels = rec.kernels ? kernels : parent->kernels;
     kv_copy(&b->t->env, &parent->env);
     kv_copy(&r->env, &parent->env);
-    r->user = xstrdup(parent->user ? parent->user : "root"), r->cwd = xstrdup(parent->workdir ? parent->workdir : "/");
+    r->user = xstrdup(user ? user : "root"), r->cwd = xstrdup(workdir ? workdir : "/");
     if (r->context_fd >= 0)
         (void)lseek(r->context_fd, 0, SEEK_SET);
     if (s->network) {

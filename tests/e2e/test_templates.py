@@ -119,11 +119,13 @@ READY test -s /home/user/beat
 
 
 @plain
-@slow
 @timeout(400)
 @leak_slack("fd", "hutchd: ", 12, "images of a new template stay open while it is warm")
-def recipe_on_base(t):
-    built(t, "onbase", "FROM debian:12\nRUN python3 -c 'print(1)' > /etc/proof\nSTART python3 -m http.server 8099 --bind 127.0.0.1\nREADY curl -sf -o /dev/null http://127.0.0.1:8099/\n", deadline=350)
+def recipe_on_plain_debian(t):
+    """As root in /, like the image of that name; of base the same steps are another user's, also where steps are kept."""
+    step = "RUN id -un >&2; python3 -c 'print(1)' > /etc/proof\n"
+    build_fails(t, "onbase", "FROM base\n" + step, "guest")
+    built(t, "onbase", "FROM debian:12\n" + step + "RUN test $(pwd) = /\nSTART python3 -m http.server 8099 --bind 127.0.0.1\nREADY curl -sf -o /dev/null http://127.0.0.1:8099/\n", deadline=350)
     for tier in ("container", "vm"):
         box = t.create(template="onbase", isolation=tier)
         equal(box.ok(["cat", "/etc/proof"]), "1\n")
