@@ -56,7 +56,7 @@ static void configured(void *arg, const struct err *e, struct rec r)
         if (!b->waits_on)
             b->phase = BOX_LIVE;
         b->booting = false;
-        if (b->on_time && clock_wall() - (int64_t)rec_u64_or(r, T_WALL_NS, INT64_MAX) > LATE_NS)
+        if (b->on_time && rec_u64_or(r, T_WALL_NS, UINT64_MAX) < (uint64_t)(clock_wall() - LATE_NS)) /* the guest's word: compared, not reckoned with */
             set_clock_again(b);
     }
     box_finish(b, e);

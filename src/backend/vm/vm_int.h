@@ -1,5 +1,6 @@
 /* Shared by the files of this folder only: host.c (identity), variant.c
  * (cache), varfile.c and manifest.c (files of a variant), build.c, start.c,
+ * saved.c and save.c (a machine on disk), image.c (memory that machines share),
  * vm.c (a machine). */
 #pragma once
 #include "backend/vm/vm.h"
