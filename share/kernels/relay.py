@@ -282,7 +282,7 @@ class Relay:
             self.adopt(q)
         elif op == "rehearse":
             self.queue.append({"id": None, "code": self.REHEARSAL})
-        elif op == "interrupt" and self.cell is not None:
+        elif op == "interrupt" and self.running and q["id"] in (0, self.cell):
             self.interrupt()
 
     def interrupt(self):
@@ -396,10 +396,17 @@ class Bash(Relay):
 
     def interrupt(self):
         """A signal that meets bash between the fork and the exec of a command is heard by neither: it waits for the command,
-        which has its handlers but not its ears. So once more, if the cell runs on."""
-        cell = self.cell
-        signal.signal(signal.SIGALRM, lambda *_: self.cell == cell and os.killpg(0, signal.SIGINT))
-        signal.alarm(1)
+        which has its handlers but not its ears. So again, ever more rarely, while the cell runs on."""
+        cell, wait = self.cell, 1
+
+        def again(*_):
+            nonlocal wait
+            if self.running and self.cell == cell:
+                os.killpg(0, signal.SIGINT)
+                wait *= 2
+                signal.alarm(wait)
+        signal.signal(signal.SIGALRM, again)
+        signal.alarm(wait)
 
     def message(self, head):
         if head[0] != "status":

@@ -156,11 +156,10 @@ LOOPS = {"python": "while True: pass", "javascript": "while (true) {}", "bash": 
 SLEEPS = {"python": "import time; time.sleep(1000)", "javascript": "await new Promise(r => setTimeout(r, 1e6))", "bash": "sleep 1000; echo not reached"}
 
 
-def interrupted(t, box, language, code):
-    box.eval("", language=language, deadline=60)
+def interrupted(t, box, language, code, after=0.3):
     with box.eval_stream(code, language=language) as s:
         first = next(iter(s.events()))
-        time.sleep(0.3)
+        time.sleep(after)
         box.context(first["context"] + "/interrupt")
         rest = [e for e in s.events() if e["event"] not in ("keepalive", "count", "stdout", "stderr")]
     equal([e["event"] for e in rest], ["error", "end"], rest)
@@ -172,13 +171,31 @@ def interrupted(t, box, language, code):
 def an_interrupt_keeps_the_state(t):
     box = t.box()
     for language in LOOPS:
-        box.eval("x = 41" if language == "python" else "x=41", language=language, deadline=60)
+        box.eval("x=41", language=language, deadline=60)
         interrupted(t, box, language, SLEEPS[language])
         interrupted(t, box, language, LOOPS[language])
     interrupted(t, box, "javascript", "await null; while (true) {}")
     equal(main_text(box.eval("x + 1")), "42")
     equal(main_text(box.eval("x + 1", language="js")), "42")
     equal(box.eval("echo $((x + 1))", language="bash")["stdout"], "42\n")
+
+
+@tiers("vm", "container")
+@timeout(180)
+def an_interrupt_may_come_at_any_moment(t):
+    """Before the code has begun, while it is read, on its way into a system call."""
+    box = t.box()
+    for language in LOOPS:
+        box.eval("", language=language, deadline=60)
+        for after in (0, 0, 0.001, 0.002, 0.005, 0.01):
+            interrupted(t, box, language, SLEEPS[language], after)
+            interrupted(t, box, language, LOOPS[language], after)
+    # Python notes this one and would never look: it met a thread, and the main one waits in the kernel
+    code = "import signal, threading, time\nthreading.Timer(0.1, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGINT)).start()\ntime.sleep(1000)"
+    equal(box.eval(code, deadline=60)["error"]["name"], "KeyboardInterrupt")
+    # once is once: what a cell does about it is left alone
+    r = box.eval("try:\n    " + code.replace("\n", "\n    ") + "\nexcept KeyboardInterrupt:\n    time.sleep(1.5); print('tidy')", deadline=60)
+    equal((r["status"], r["stdout"]), ("ok", "tidy\n"))
 
 
 @tiers("vm", "container")

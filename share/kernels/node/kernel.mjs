@@ -108,7 +108,6 @@ function strip(code) {
 }
 
 // ---- running ----
-let stop = null // rejects the cell that waits
 const busy = new Int32Array(new SharedArrayBuffer(4)) // the number of the cell that runs, 0 between cells
 class KeyboardInterrupt extends Error {
     constructor() {
@@ -117,16 +116,13 @@ class KeyboardInterrupt extends Error {
         this.stack = "KeyboardInterrupt"
     }
 }
-const interrupted = (e) => e instanceof KeyboardInterrupt || e?.code === "ERR_SCRIPT_EXECUTION_INTERRUPTED"
+const interrupted = (e) => e instanceof KeyboardInterrupt || e?.signal === "SIGINT" // a command that the cell waited for heard it first
 
 async function cell(code, number) {
     const text = rewrite(language === "typescript" ? strip(code) : code)
     const script = new vm.Script(text.code, { filename: `cell-${number}.js`, importModuleDynamically: importFromHere })
-    let value = script.runInThisContext({ displayErrors: false, breakOnSigint: true })
-    if (text.awaits) {
-        const got = await Promise.race([value, new Promise((_, reject) => { stop = reject })])
-        value = got?.[0]
-    }
+    let value = script.runInThisContext({ displayErrors: false })
+    if (text.awaits) value = (await value)?.[0]
     return text.shows ? value : undefined
 }
 
@@ -150,7 +146,7 @@ async function run(code, env) {
     writeAll(Buffer.from("begun\n"))
     try {
         const value = await cell(code, mine)
-        if (value !== undefined && mine === number) {
+        if (value !== undefined && active && mine === number) {
             globalThis._ = value
             sendResult(true, bundle(value))
         }
@@ -165,8 +161,8 @@ function settle(mine, error) {
     if (!active || mine !== number) return
     if (error !== undefined) report(error)
     active = false
-    stop = null
     Atomics.store(busy, 0, 0)
+    Atomics.notify(busy, 0)
     for (const [k, v] of Object.entries(kept)) {
         if (v === undefined) delete process.env[k]
         else process.env[k] = v
@@ -175,12 +171,6 @@ function settle(mine, error) {
     setImmediate(next)
 }
 
-// On the loop: a cell that waits is told; one that is active and does not wait was stopped by the worker below.
-process.on("SIGINT", () => {
-    Atomics.store(busy, 0, 0) // heard: no force is needed
-    if (stop) stop(new KeyboardInterrupt())
-    else settle(number, new KeyboardInterrupt())
-})
 process.on("uncaughtException", (e) => console.error("Uncaught", e))
 process.on("unhandledRejection", (e) => console.error("Uncaught (in promise)", e))
 
@@ -234,18 +224,25 @@ new net.Socket({ fd: 3, readable: true, writable: false }).on("data", (b) => {
     next()
 }).on("close", () => process.exit(0))
 
-// Code that does not give the loop a turn after an await hears no signal: somebody else has to stop it.
-new Worker(`
-    const fs = require("fs"), inspector = require("inspector"), { workerData: busy } = require("worker_threads")
-    const b = Buffer.alloc(1), clock = new Int32Array(new SharedArrayBuffer(4))
+// An interrupt is a byte on descriptor 5. The thread that waits for it names the cell that ran then, until that has ended: on the loop
+// first, where a cell that awaits something is; code that gives the loop no turn is stopped wherever it is. The signal that comes along is
+// for the commands a cell has started.
+process.on("SIGINT", () => {})
+const watch = new Worker(`
+    const fs = require("fs"), inspector = require("inspector"), { parentPort, workerData: busy } = require("worker_threads")
+    const b = Buffer.alloc(1)
     while (fs.readSync(5, b, 0, 1, null)) {
         const cell = Atomics.load(busy, 0)
-        Atomics.wait(clock, 0, 0, 1500)
-        if (!cell || Atomics.load(busy, 0) !== cell) continue
-        const session = new inspector.Session()
-        session.connectToMainThread()
-        session.post("Runtime.terminateExecution", () => {})
-        session.disconnect()
-    }`, { eval: true, workerData: busy, execArgv: [], stdout: true, stderr: true }).unref()
+        for (let patience = 100; cell && Atomics.load(busy, 0) === cell; patience = 1000) {
+            parentPort.postMessage(cell)
+            if (Atomics.wait(busy, 0, cell, patience) !== "timed-out") break
+            const session = new inspector.Session()
+            session.connectToMainThread()
+            session.post("Runtime.terminateExecution", () => {})
+            session.disconnect()
+        }
+    }`, { eval: true, workerData: busy, execArgv: [], stdout: true, stderr: true })
+watch.on("message", (cell) => settle(cell, new KeyboardInterrupt()))
+watch.unref()
 
 writeAll(Buffer.from(`ready ${process.version}\n`))

@@ -12,6 +12,7 @@ import signal
 import sys
 
 from . import rich
+from .ears import Ears
 from .wire import Output, Wire
 
 parse = json.JSONDecoder().scan_once  # what json.loads() comes down to
@@ -269,12 +270,14 @@ def serve(warm):
     os.dup2(null, 0)
     os.close(null)
     os.set_blocking(requests, False)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # our threads begin like this: the main one shall have it
     wire = Wire(answers)
     out = Output(wire)
     out.start()
     kernel = Kernel(requests, wire, out)
     kernel.log = log
-    signal.signal(signal.SIGINT, kernel.on_sigint)
+    Ears(kernel.on_sigint)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     import builtins
     builtins.input = _no_input
     _let_asyncio_run()
