@@ -204,7 +204,8 @@ class Run:
             url = f"http://127.0.0.1:{d.port}"
             env = {k: v for k, v in os.environ.items() if not k.startswith(("HUTCH_", "E2B_"))}
             env.update({"E2B_API_URL": url, "E2B_SANDBOX_URL": url, "E2B_VOLUME_API_URL": url, "E2B_API_KEY": d.new_key("conform")["key"],
-                        "HUTCH_TIER": tier, "HUTCH_SOCK": os.path.join(d.run, "hutch.sock")})
+                        "HUTCH_TIER": tier, "HUTCH_SOCK": os.path.join(d.run, "hutch.sock"), "TMPDIR": os.path.join(d.top, "scripts")})
+            os.mkdir(env["TMPDIR"])  # goes with the daemon's own
             if os.environ.get("HUTCH_TEST_SLOW") == "1":
                 env["HUTCH_SLOW"] = "1"
             warm = [t["name"] for t in d.client.get("/v1/templates")["templates"] if "python" in t["kernels"]]

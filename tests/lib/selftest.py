@@ -300,4 +300,6 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with tempfile.TemporaryDirectory(prefix="hutch-selftest-") as tempfile.tempdir:  # whatever the fakes make goes with it
+        status = main()
+    sys.exit(status)
