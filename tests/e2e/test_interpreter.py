@@ -174,7 +174,11 @@ def an_interrupt_keeps_the_state(t):
         box.eval("x=41", language=language, deadline=60)
         interrupted(t, box, language, SLEEPS[language])
         interrupted(t, box, language, LOOPS[language])
-    interrupted(t, box, "javascript", "await null; while (true) {}")
+    for code in ("await null; while (true) {}", "while (true) await null", "Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)",
+                 "require('child_process').execSync('sleep 1000')"):
+        interrupted(t, box, "javascript", code)
+    interrupted(t, box, "python", "import subprocess; subprocess.run(['sleep', '1000'])")
+    interrupted(t, box, "python", "!sleep 1000")
     equal(main_text(box.eval("x + 1")), "42")
     equal(main_text(box.eval("x + 1", language="js")), "42")
     equal(box.eval("echo $((x + 1))", language="bash")["stdout"], "42\n")
