@@ -8,7 +8,8 @@ const { serve, exit } = native.exports;
 const fs = require('fs');
 const vm = require('vm');
 const util = require('util');
-const { Writable } = require('stream');
+const v8 = require('v8');
+const { Readable, Writable } = require('stream');
 const crypto = require('crypto');
 const { builtinModules } = require('module');
 const { processTopLevelAwait } = (() => {
@@ -29,7 +30,14 @@ function writeAll(fd, data) {
 }
 const send = (kind, text) => writeAll(3, Buffer.from(kind + text));
 
+let leaving = false;
 function leave(status) {
+  if (!leaving) { // what the program wants done at its end, once
+    leaving = true;
+    try {
+      process.emit('exit', status);
+    } catch {}
+  }
   exit(status & 255);
 }
 
@@ -47,15 +55,13 @@ function fail(kind, error) {
   leave(1);
 }
 
-function finish(value) {
-  let text;
-  try {
-    text = stringify(value);
-  } catch (error) {
-    return fail('not_json', error);
-  }
-  send('V', text === undefined ? 'null' : text);
-  leave(0);
+// -> JSON text. What JSON.stringify would pass over in silence is said, as in the other languages.
+function form(value) {
+  if (value && typeof value === 'object' && /^(Timeout|Immediate)$/.test(value.constructor?.name) && typeof value.hasRef === 'function') return 'null'; // a program that ends in setTimeout(…)
+  const text = stringify(value);
+  if (value === undefined || value === null) return 'null';
+  if (text === undefined || (typeof value === 'number' && text === 'null')) throw new TypeError(`${typeof value === 'number' ? value : `a ${typeof value}`} has no JSON form`);
+  return text;
 }
 
 // What a program may require: parts of node itself. Whether they can do anything here is the kernel's business.
@@ -91,6 +97,7 @@ function prepareGlobals() {
   });
   Object.defineProperty(process, 'stdout', { value: streams[0], configurable: true });
   Object.defineProperty(process, 'stderr', { value: streams[1], configurable: true });
+  Object.defineProperty(process, 'stdin', { value: Readable.from([]), configurable: true });
   process.reallyExit = process.exit = (status) => leave(status === undefined ? process.exitCode || 0 : Number(status) || 0);
   process.argv = ['node', NAME];
   process.execArgv = [];
@@ -99,9 +106,11 @@ function prepareGlobals() {
   if (!globalThis.crypto) globalThis.crypto = crypto.webcrypto;
 }
 
-// V8 seeds Math.random once, before the fork: every call would draw the same numbers.
+// V8 seeds Math.random once, before the fork: every call would draw the same numbers. In contexts that the program makes
+// itself it is V8's own, seeded by that flag.
 function seedRandom() {
   const bytes = crypto.randomBytes(16);
+  v8.setFlagsFromString(`--random-seed=${crypto.randomInt(1, 0x7fffffff)}`);
   let [a, b, c, d] = [0, 4, 8, 12].map((at) => bytes.readUInt32LE(at) | 0);
   d |= 1;
   const next = () => { // xoshiro128**
@@ -140,6 +149,22 @@ async function run(request) {
   return await f(request.input);
 }
 
+// As under node itself, a program ends when nothing is left to be done, timers and promises nobody waited for included. Not
+// by 'beforeExit': before it node waits for threads that this process does not have.
+const active = process.getActiveResourcesInfo || (() => []);
+const { setTimeout: later, setImmediate: soon } = globalThis;
+function whenIdle(done) {
+  const before = active.call(process).length;
+  let timer, wait = 2;
+  const look = () => {
+    if (timer) timer.unref(); // else it counts as well
+    if (active.call(process).length <= before) return done();
+    timer = later(look, wait);
+    wait = Math.min(wait * 1.5, 20);
+  };
+  soon(look);
+}
+
 function main() {
   for (const name of ['assert', 'buffer', 'events', 'path', 'querystring', 'string_decoder', 'url', 'util', 'zlib', 'timers', 'perf_hooks'])
     require(name);
@@ -159,9 +184,19 @@ function main() {
   const request = parse(readAll());
   seedRandom();
   globalThis.input = request.input;
-  let over = false;
-  process.on('beforeExit', () => { if (!over) fail('exception', new Error('the program waits for something that never comes')); });
-  run(request).then((value) => { over = true; finish(value); }, (error) => { over = true; fail('exception', error); });
+  let result;
+  whenIdle(() => {
+    if (result === undefined) fail('exception', new Error('the program waits for something that never comes'));
+    send('V', result);
+    leave(process.exitCode || 0);
+  });
+  run(request).then((value) => {
+    try {
+      result = form(value);
+    } catch (error) {
+      fail('not_json', error);
+    }
+  }, (error) => fail('exception', error));
 }
 
 main();

@@ -41,12 +41,15 @@ final class HutchDriver
         self::fail('exception', get_class($e), $e->getMessage(), get_class($e) . ': ' . $e->getMessage() . $line . "\n" . implode("\n", $frames));
     }
 
+    // After what the program registered for its end.
     public static function leave(int $status): never
     {
-        while (ob_get_level() > 0 && @ob_end_flush());
-        fflush(STDOUT);
-        fflush(STDERR);
-        pcntl_alarm(self::LEAVE + $status);
+        register_shutdown_function(static function () use ($status) {
+            while (ob_get_level() > 0 && @ob_end_flush());
+            fflush(STDOUT);
+            fflush(STDERR);
+            pcntl_alarm(self::LEAVE + $status);
+        });
         exit($status);
     }
 
@@ -67,7 +70,8 @@ final class HutchDriver
         if (str_starts_with(ltrim($code), '<?')) {
             return eval('?>' . $code);
         }
-        if (strpos($code, ';') === false && strpos($code, '{') === false) {
+        // outside of strings
+        if (!preg_match('/[;{]/', preg_replace('/\'(?:[^\'\\\\]|\\\\.)*+\'|"(?:[^"\\\\]|\\\\.)*+"/s', '', $code) ?? ';')) {
             return eval("return $code\n;");
         }
         return eval($code);
@@ -84,19 +88,31 @@ if (!function_exists('pcntl_fork')) {
     fwrite(STDERR, "Error: this PHP lacks pcntl\n");
     exit(1);
 }
+foreach (array_keys(getenv()) as $_) {
+    putenv($_);
+}
+putenv('LANG=C.UTF-8');
+putenv('TZ=UTC0');
+unset($_);
 pcntl_alarm(0); // the next fork is ours
 pcntl_fork();
 (static function () {
-    $request = json_decode(stream_get_contents(STDIN), true);
     HutchDriver::$result = fopen('php://fd/3', 'wb');
     stream_set_write_buffer(HutchDriver::$result, 0);
     register_shutdown_function([HutchDriver::class, 'onShutdown']);
     $_SERVER = $_ENV = [];
-    // a little below the kernel's limit, where PHP can still say what happened
-    ini_set('memory_limit', (string) (int) ($request['memory'] * 0.9));
     $GLOBALS['argv'] = ['<program>'];
     $GLOBALS['argc'] = 1;
-    pcntl_alarm(0); // from here on only what share/seccomp/isolate-call.profile lists
+    pcntl_alarm(0); // from here on only what share/seccomp/isolate-call.profile lists; nothing of the caller's was read yet
+    for ($data = ''; ($piece = fread(STDIN, 1 << 20)) !== '' && $piece !== false; $data .= $piece); // stream_get_contents() would ask for its size
+    $request = json_decode($data, true);
+    if (!$request) {
+        HutchDriver::fail('exception', 'JsonException', 'PHP cannot read the input: ' . json_last_error_msg(), '');
+        HutchDriver::leave(1);
+    }
+    unset($data, $piece);
+    // a little below the kernel's limit, where PHP can still say what happened
+    ini_set('memory_limit', (string) (int) ($request['memory'] * 0.9));
     try {
         $value = HutchDriver::run($request['code'], $request['input']);
         if ($request['function']) {
@@ -109,9 +125,15 @@ pcntl_fork();
         HutchDriver::thrown($e);
         HutchDriver::leave(1);
     }
-    $text = json_encode($value, JSON_UNESCAPED_SLASHES | JSON_UNESCAPED_UNICODE | JSON_PRESERVE_ZERO_FRACTION);
+    try {
+        $text = json_encode($value, JSON_UNESCAPED_SLASHES | JSON_UNESCAPED_UNICODE | JSON_PRESERVE_ZERO_FRACTION);
+        $why = json_last_error_msg();
+    } catch (Throwable $e) { // of the program's own jsonSerialize()
+        $text = false;
+        $why = $e->getMessage();
+    }
     if ($text === false) {
-        HutchDriver::fail('not_json', get_debug_type($value), json_last_error_msg(), '');
+        HutchDriver::fail('not_json', get_debug_type($value), $why, '');
         HutchDriver::leave(1);
     }
     HutchDriver::send('V', $text);

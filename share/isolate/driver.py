@@ -6,6 +6,7 @@
 #   3  V + value as JSON, or E + {"kind", "type", "message", "traceback"}
 #
 # Nothing is imported after the fork: there are no files any more.
+import atexit
 import gc
 import os
 import sys
@@ -67,6 +68,12 @@ def close_doors():
     sys.meta_path[:] = [machinery.BuiltinImporter, machinery.FrozenImporter, Absent]
     linecache.updatecache = lambda filename, module_globals=None: []
     linecache.lazycache = lambda filename, module_globals: False
+    uuid = sys.modules.get("uuid")
+    if uuid:  # uuid1 with a random node, as where no network card is found: not by asking for one
+        uuid._GETTERS, uuid._generate_time_safe, uuid._UuidCreate = [], None, None
+    if hasattr(sys, "set_int_max_str_digits"):
+        sys.set_int_max_str_digits(0)  # the limit of processor time is limit enough
+    atexit._clear()  # what modules want to do at the interpreter's own end
     time.localtime(0)
     os.environ.clear()
     os.environ["LANG"] = "C.UTF-8"
@@ -79,6 +86,18 @@ def send(kind, payload):
     data = kind + payload
     while data:
         data = data[os.write(3, data):]
+
+
+def own_frames(tb):
+    """Those of the program: without the driver's around them, and without its finder's at the end."""
+    while tb and tb.tb_frame.f_code.co_filename == __file__:
+        tb = tb.tb_next
+    at = tb
+    while at and at.tb_next:
+        if at.tb_next.tb_frame.f_code.co_filename == __file__:
+            at.tb_next = None
+        at = at.tb_next
+    return tb
 
 
 def fail(json, kind, error, tb=None):
@@ -116,13 +135,19 @@ def run(request, scope):
     return None
 
 
-def program(request):
+def read_request():
     import io
     import json
     import linecache
     import types
 
-    dumps = json.dumps
+    data = b""
+    while True:
+        piece = os.read(0, 1 << 20)
+        if not piece:
+            break
+        data += piece
+    request = json.loads(data)
     code = request["code"]
     linecache.cache[NAME] = (len(code), None, code.splitlines(True), NAME)
     main = types.ModuleType("__main__")
@@ -130,10 +155,17 @@ def program(request):
     main.__dict__["input"] = request.get("input")
     sys.argv[:] = [NAME]
     sys.stdin = io.StringIO()
+    return request, main.__dict__
+
+
+def program():
+    """-> exit status"""
+    import json
+
+    dumps = json.dumps
     status = 1
-    os.getppid()  # from here on only what share/seccomp/isolate-call.profile lists
     try:
-        value = run(request, main.__dict__)
+        value = run(*read_request())
         status = 0
     except SystemExit as e:
         status = e.code if isinstance(e.code, int) else 0 if e.code is None else 1
@@ -141,15 +173,12 @@ def program(request):
             print(e.code, file=sys.stderr)
         value = None
     except MemoryError as e:
-        del main
+        sys.modules.pop("__main__", None)
         fail(dumps, "memory", e)
     except SyntaxError as e:
         fail(dumps, "exception", e)
     except BaseException as e:
-        tb = e.__traceback__
-        while tb and tb.tb_frame.f_code.co_filename == __file__:
-            tb = tb.tb_next
-        fail(dumps, "exception", e, tb)
+        fail(dumps, "exception", e, own_frames(e.__traceback__))
     if status == 0:
         try:
             text = dumps(value, allow_nan=False)
@@ -161,33 +190,28 @@ def program(request):
             fail(dumps, "not_json", e)
         else:
             send(b"V", text.encode())
+    atexit._run_exitfuncs()
     return status
 
 
 def main():
-    import json
-
     load()
     close_doors()
     gc.collect()
     gc.freeze()
+    streams = sys.stdout, sys.stderr
     os.getppid()  # the next fork is ours, not one of a module that was loaded
     os.fork()
-    data = b""
-    while True:
-        piece = os.read(0, 1 << 20)
-        if not piece:
-            break
-        data += piece
-    sys.stdout.reconfigure(line_buffering=True)
-    sys.stderr.reconfigure(line_buffering=True)
+    os.getppid()  # from here on only what share/seccomp/isolate-call.profile lists; nothing of the caller's was read yet
+    for stream in streams:
+        stream.reconfigure(line_buffering=True)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()
     try:
-        status = program(json.loads(data))
+        status = program()
     except BaseException:  # it closed the result pipe, or left no memory to speak of
         os._exit(1)
-    for stream in (sys.stdout, sys.stderr):
+    for stream in (*streams, sys.stdout, sys.stderr):  # the program may have put others in their place
         try:
             stream.flush()
         except Exception:

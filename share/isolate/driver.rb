@@ -11,6 +11,7 @@ end.freeze
 
 module HutchDriver
   NAME = "<program>"
+  DEPTH = 200 # of a value, as the daemon takes it
 
   def self.send(kind, text)
     data = (kind + text).b
@@ -22,11 +23,17 @@ module HutchDriver
   end
 
   def self.fail(kind, error)
-    at = (error.backtrace || []).reject { |line| line.start_with?("/run/driver") }
-    text = "#{at.first}: #{error.message} (#{error.class})\n" + at.drop(1).map { |line| "\tfrom #{line}\n" }.join
-    message = error.message.to_s
-    send("E", JSON.generate({ kind: kind, type: error.class.name.to_s, message: clean(message)[0, 4096],
-                              traceback: kind == "exception" ? clean(text)[0, 16_384] : "" }))
+    at = (error.backtrace || []).map { |line| clean(line) }.reject { |line| line.start_with?("/run/driver") }
+    type = clean(error.class.to_s)
+    message = message_of(error)
+    text = "#{at.first}: #{message} (#{type})\n" + at.drop(1).map { |line| "\tfrom #{line}\n" }.join
+    send("E", JSON.generate({ kind: kind, type: type, message: message[0, 4096], traceback: kind == "exception" ? text[0, 16_384] : "" }))
+  end
+
+  def self.message_of(error)
+    clean(error.message.to_s)
+  rescue Exception # rubocop:disable Lint/RescueException -- the program's own method
+    ""
   end
 
   def self.clean(text)
@@ -45,11 +52,19 @@ module HutchDriver
     main.__send__(request["function"], request["input"])
   end
 
+  def self.read
+    data = +""
+    loop { data << $stdin.readpartial(1 << 20) } # read() would ask for the file's size first
+  rescue EOFError
+    $stdin = StringIO.new
+    JSON.parse(data, max_nesting: DEPTH + 1)
+  end
+
   # -> exit status
-  def self.run(request)
-    result = value(request)
+  def self.run
+    result = value(read)
     begin
-      send("V", JSON.generate(result))
+      send("V", JSON.generate(result, max_nesting: DEPTH))
       0
     rescue NoMemoryError => e
       fail("memory", e)
@@ -67,6 +82,20 @@ module HutchDriver
     fail("exception", e)
     1
   end
+
+  # In a method: what is local at the top would be the program's.
+  def self.serve
+    Process.ppid # the next fork is ours
+    fork
+    open_result
+    $stdout.sync = $stderr.sync = true
+    ARGV.clear
+    $0 = NAME
+    Process.ppid # from here on only what share/seccomp/isolate-call.profile lists; nothing of the caller's was read yet
+    status = 1
+    at_exit { exit!($!.is_a?(SystemExit) ? $!.status : status) } # the last: the program's own come before it
+    status = run
+  end
 end
 
 # Once through everything that would load something lazily.
@@ -76,8 +105,8 @@ Time.at(0).localtime.to_s
 SecureRandom.hex(4) if defined?(SecureRandom)
 begin
   raise "x"
-rescue StandardError => e
-  e.full_message(highlight: false)
+rescue StandardError
+  $!.full_message(highlight: false)
 end
 
 # Nothing is looked for any more: it is there, or it is not.
@@ -99,13 +128,4 @@ Time.now.to_s
 GC.start
 GC.compact if GC.respond_to?(:compact)
 
-Process.ppid # the next fork is ours
-fork
-request = JSON.parse($stdin.read)
-HutchDriver.open_result
-$stdout.sync = $stderr.sync = true
-$stdin = StringIO.new
-ARGV.clear
-$0 = HutchDriver::NAME
-Process.ppid # from here on only what share/seccomp/isolate-call.profile lists
-exit!(HutchDriver.run(request))
+HutchDriver.serve

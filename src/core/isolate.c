@@ -218,6 +218,8 @@ static void report(struct isolate_call *k, const struct isolate_facts *f, int64_
                                .syscall = *v.syscall ? v.syscall : NULL, .exit_code = WIFSIGNALED(f->status) ? -1 : WEXITSTATUS(f->status),
                                .signal = WIFSIGNALED(f->status) ? WTERMSIG(f->status) : 0, .wall_ns = wall_ns, .cpu_ns = f->cpu_ns,
                                .memory_bytes = f->rss, .timeout_ms = k->timeout_ms, .cpu_ms = k->cpu_ms, .memory_mib = k->memory_mib};
+    if (v.detail.n && !v.value)
+        isolate_mend(k->result.p + (v.detail.p - k->result.p), v.detail.n);
     auto_json tree = v.detail.n && !v.value ? json_parse(v.detail.p, v.detail.n, NULL) : NULL;
     char why[256];
     if (v.value && json_valid(v.detail, &e)) { /* too deep, or not written by the driver at all */

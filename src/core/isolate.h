@@ -78,5 +78,8 @@ size_t isolate_jails(struct core *c);
 /* isolate_end.c: what became of a call, from the facts the warden and the kernel reported. Pure. */
 struct isolate_facts { int status; unsigned cut; int64_t cpu_ns; uint64_t rss; uint32_t cpu_ms, memory_mib, timeout_ms; struct str result, err; };
 struct isolate_verdict { enum isolate_end end; char message[256]; char syscall[32]; struct str detail; /* JSON text after 'V' or 'E' */ bool value; };
+/* JSON text of an error, in place: \u0000 and halves of surrogate pairs, which programs have in their messages and our reader
+ * refuses, become U+FFFD. */
+void isolate_mend(char *text, size_t n);
 /* -1 + e: the process never got as far as the caller's code. */
 int isolate_judge(const struct isolate_facts *f, struct isolate_verdict *ret, struct err *e);

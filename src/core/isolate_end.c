@@ -13,6 +13,38 @@ const char *isolate_end_name(enum isolate_end x)
     return x < ISOLATE_END_MAX ? names[x] : "crashed";
 }
 
+/* The number of the \uXXXX at p; 0x10000: there is none. */
+static unsigned escape_at(const char *p, const char *end)
+{
+    static const char digits[] = "0123456789abcdef";
+    unsigned v = 0;
+    if (end - p < 6 || p[0] != '\\' || p[1] != 'u')
+        return 0x10000;
+    for (int i = 2; i < 6; i++) {
+        const char *at = memchr(digits, p[i] >= 'A' && p[i] <= 'F' ? p[i] | 0x20 : p[i], 16);
+        if (!at)
+            return 0x10000;
+        v = v << 4 | (unsigned)(at - digits);
+    }
+    return v;
+}
+
+void isolate_mend(char *text, size_t n)
+{
+    char *end = text + n;
+    for (char *p = text; p < end; p++) {
+        if (*p != '\\')
+            continue;
+        unsigned v = escape_at(p, end);
+        if (v >> 10 == 0xd800 >> 10 && escape_at(p + 6, end) >> 10 == 0xdc00 >> 10)
+            p += 11; /* a whole pair */
+        else if (v == 0 || (v >= 0xd800 && v < 0xe000))
+            memcpy(p + 2, "fffd", 4);
+        else
+            p++; /* whatever is escaped, a backslash too */
+    }
+}
+
 static int settle(struct isolate_verdict *v, enum isolate_end end, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 static int settle(struct isolate_verdict *v, enum isolate_end end, const char *fmt, ...)
 {
@@ -37,14 +69,10 @@ static int out_of_cpu(const struct isolate_facts *f, struct isolate_verdict *v)
 static bool was_full(const struct isolate_facts *f) { return f->rss >= ((uint64_t)f->memory_mib << 20) / 4 * 3; }
 
 /* … or said so: one allocation may be so large that nothing of it was ever used. */
-static bool said_memory(const struct isolate_facts *f)
-{
-    static const char *const words[] = {"out of memory", "bad_alloc"};
-    for (size_t i = 0; i < 2; i++)
-        if (f->err.n && memmem(f->err.p, f->err.n, words[i], strlen(words[i])))
-            return true;
-    return false;
-}
+static bool said(const struct isolate_facts *f, const char *words) { return f->err.n && memmem(f->err.p, f->err.n, words, strlen(words)); }
+static bool said_memory(const struct isolate_facts *f) { return said(f, "out of memory") || said(f, "bad_alloc"); }
+/* PHP's last words; it leaves with a status */
+static bool said_mmap(const struct isolate_facts *f) { return said(f, "mmap() failed: [12] Cannot allocate memory"); }
 
 static int crashed(const struct isolate_facts *f, struct isolate_verdict *v, int sig)
 {
@@ -119,7 +147,7 @@ int isolate_judge(const struct isolate_facts *f, struct isolate_verdict *v, stru
     v->detail.n = 0;
     if (!code)
         return settle(v, ISOLATE_VALUE, "%s", "");
-    if (said_memory(f) && was_full(f))
+    if ((said_memory(f) && was_full(f)) || said_mmap(f))
         return out_of_memory(f, v);
     return settle(v, ISOLATE_EXIT, "it left with status %d", code);
 }

@@ -162,14 +162,47 @@ static bool value(struct at *a, int depth)
     return ok;
 }
 
+/* without the space behind it */
+static size_t length(const char *from, const char *to)
+{
+    while (to > from && (to[-1] == ' ' || to[-1] == '\t' || to[-1] == '\n' || to[-1] == '\r'))
+        to--;
+    return (size_t)(to - from);
+}
+
 size_t json_extent(struct str t)
 {
     struct at a = {t.p, t.p + t.n, NULL};
-    if (!value(&a, 0))
-        return 0;
-    while (a.p > t.p && (a.p[-1] == ' ' || a.p[-1] == '\t' || a.p[-1] == '\n' || a.p[-1] == '\r'))
-        a.p--;
-    return (size_t)(a.p - t.p);
+    return value(&a, 0) ? length(t.p, a.p) : 0;
+}
+
+bool json_member(struct str t, struct str name, struct str *ret)
+{
+    struct at a = {t.p, t.p + t.n, NULL};
+    space(&a);
+    if (!is(&a, '{'))
+        return false;
+    do {
+        a.p++;
+        space(&a);
+        const char *key = a.p + 1;
+        if (!is(&a, '"') || !string(&a))
+            return false;
+        struct str found = {key, (size_t)(a.p - 1 - key)};
+        space(&a);
+        if (!is(&a, ':'))
+            return false;
+        a.p++;
+        space(&a);
+        const char *from = a.p;
+        if (!value(&a, 0))
+            return false;
+        if (str_eq(found, name)) {
+            *ret = (struct str){from, length(from, a.p)};
+            return true;
+        }
+    } while (is(&a, ','));
+    return false;
 }
 
 int json_valid(struct str t, struct err *e)

@@ -10,4 +10,7 @@
 
 #define JSON_VALID_DEPTH 200
 size_t json_extent(struct str text); /* bytes of the value that text begins with; 0: none */
+/* The value of the first member of that name of the object that the text is, as text; its own depth is counted from there.
+ * False: there is none, or this is no object. A name that is written with escapes is not recognised. */
+bool json_member(struct str text, struct str name, struct str *ret);
 int json_valid(struct str text, struct err *e) __attribute__((warn_unused_result)); /* -1: E_INVALID, with the byte */

@@ -3,6 +3,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -148,6 +149,97 @@ def php_and_ruby(t):
     for lang, code in (("python", "1+1"), ("js", "1+1")):
         equal(value(t, lang, code), 2)
         equal(value(t, lang, code, template="base"), 2)
+
+
+def languages(t):
+    """Those of the template there is; PHP and Ruby come with `isolate`."""
+    return ("python", "js", "php", "ruby") if any(x["name"] == "isolate" for x in t.c.get("/v1/templates")["templates"]) else ("python", "js")
+
+
+@plain
+@own_daemon()
+@timeout(120)
+def what_comes_out_may_go_in(t):
+    """The value of one call is an input of the next, whatever it is; what a language cannot read is its exception."""
+    same = {"python": "input", "js": "input", "php": "$input", "ruby": "input"}
+    deep = 1
+    for _ in range(198):
+        deep = [deep]
+    for lang in languages(t):
+        for x in (deep, "a\0b", "\U0001f980 é", {"a": {"b": [None, True, -1, 2.5]}}, 9007199254740991, [[], "}", '"input":1'], ""):
+            equal(value(t, lang, same[lang], input=x), x, lang)
+    for lang in ("python", "ruby"):
+        if lang in languages(t):
+            equal(value(t, lang, "input * 10", input=10 ** 30), 10 ** 31)
+            equal(value(t, lang, "input", input=10 ** 40), 10 ** 40)
+    sys.set_int_max_str_digits(0)
+    equal(value(t, "python", "10 ** 6000"), 10 ** 6000, "integers of any size")
+    equal(value(t, "python", "input == '\\ud800'", input="\ud800"), True)
+    if "php" in languages(t):
+        equal(error(t, "php", "1", "exception", input="\ud800")["error"]["type"], "JsonException", "it was read behind the filter, so this is an answer")
+        equal(value(t, "php", "'a;b{'"), "a;b{", "a string is no statement")
+    for code in ("() => 1", "Symbol('x')", "NaN", "-Infinity", "10n"):
+        error(t, "js", code, "not_json")
+
+
+@plain
+@own_daemon()
+@timeout(120)
+def to_its_end(t):
+    """What a program leaves for its end is done, and what it printed on the way there is not lost."""
+    ends = {"python": "import atexit\natexit.register(print, 'bye')\n1", "js": "process.on('exit', () => console.log('bye')); 1",
+            "php": "register_shutdown_function(function () { echo \"bye\\n\"; }); return 1;", "ruby": "at_exit { puts 'bye' }; 1"}
+    for lang in languages(t):
+        r = ev(t, lang, ends[lang])
+        equal((r["value"], r["stdout"], r["error"], r["exit_code"]), (1, "bye\n", None, 0), lang)
+    r = ev(t, "python", "import sys, io\nprint('kept', end='')\nsys.stdout = io.StringIO()\nprint('not shown')\n2")
+    equal((r["value"], r["stdout"]), (2, "kept"))
+    r = ev(t, "js", "setTimeout(() => console.log('timer'), 20); (async () => { for (let i = 0; i < 5; i++) await 0; console.log('promise') })(); 5")
+    equal((r["value"], r["stdout"], r["error"]), (5, "promise\ntimer\n", None), "as node would")
+    r = ev(t, "js", "setTimeout(() => console.log('timer'), 5)")
+    equal((r["value"], r["stdout"], r["error"]), (None, "timer\n", None))
+    error(t, "js", "setInterval(() => 0, 5); 1", "timeout", timeout_ms=300)
+    error(t, "js", "setTimeout(() => { throw new TypeError('late') }, 5); 1", "exception")
+    equal(error(t, "js", "process.exitCode = 3; 1", "exit")["exit_code"], 3)
+    equal(value(t, "js", "new Promise(r => process.stdin.on('data', r).on('end', () => r('empty')))"), "empty")
+
+
+@plain
+@own_daemon()
+@timeout(120)
+def messages(t):
+    """An exception is told whole, whatever stands in its message."""
+    thrown = {"python": ["raise ValueError('a\\0b')", "raise ValueError('a\\ud800b')"], "js": ["throw new RangeError('a\\0b')", "throw new RangeError('a\\ud800b')"],
+              "php": ["throw new DomainException(\"a\\0b\");", "throw new DomainException(\"a\\xffb\");"], "ruby": ["raise ArgumentError, \"a\\0b\"", "raise ArgumentError, \"a\\xffb\""]}
+    for lang in languages(t):
+        for code in thrown[lang]:
+            e = error(t, lang, code, "exception")["error"]
+            equal((e["message"], e["type"]), ("a\ufffdb", {"python": "ValueError", "js": "RangeError", "php": "DomainException", "ruby": "ArgumentError"}[lang]), code)
+    e = error(t, "python", "import asyncio", "exception")["error"]
+    true("driver" not in e["traceback"] and "import asyncio" in e["traceback"], e["traceback"])
+    if "php" in languages(t):
+        equal(error(t, "php", "throw new class('anon') extends Exception {};", "exception")["error"]["message"], "anon")
+        equal(error(t, "php", "class A implements JsonSerializable { function jsonSerialize(): mixed { throw new Exception('no'); } } return new A;", "not_json")["error"]["message"], "no")
+        equal(value(t, "php", "getenv()"), {"LANG": "C.UTF-8", "TZ": "UTC0"})
+        error(t, "php", "ini_set('memory_limit', '-1'); return strlen(str_repeat('x', 1 << 29));", "memory")
+        equal(error(t, "ruby", "class E < StandardError; def message = raise('x'); end; raise E", "exception")["error"]["type"], "E")
+        equal(value(t, "ruby", "binding.local_variables"), ["input"], "nothing of the driver's")
+
+
+@plain
+@own_daemon()
+@timeout(120)
+def chance(t):
+    """No two calls draw the same, from any source a language has."""
+    sources = {"python": "import random, uuid, secrets, os\n[random.random(), random.Random().random(), str(uuid.uuid4()), str(uuid.uuid1()), secrets.token_hex(8), os.urandom(8).hex()]",
+               "js": "[Math.random(), require('vm').runInNewContext('Math.random()'), crypto.randomUUID(), require('crypto').randomInt(2 ** 40), "
+                     "require('crypto').randomBytes(8).toString('hex'), crypto.getRandomValues(new Uint32Array(2)).join()]",
+               "php": "[mt_rand() . mt_rand(), lcg_value(), uniqid('', true), random_int(0, PHP_INT_MAX), bin2hex(random_bytes(8)), str_shuffle('abcdefghijklmnopqrstuvwxyz')]",
+               "ruby": "[rand, Random.rand, Random.new.rand, SecureRandom.hex(8), [*1..30].shuffle.join, Random.bytes(8).unpack1('H*')]"}
+    for lang in languages(t):
+        drawn = [value(t, lang, sources[lang]) for _ in range(3)]
+        for k in range(len(drawn[0])):
+            equal(len({str(d[k]) for d in drawn}), 3, f"{lang}, source {k}: {[d[k] for d in drawn]}")
 
 
 @plain

@@ -35,6 +35,39 @@ TEST(eval, passes_everything_on)
     fx_free(x);
 }
 
+/* What a program may return, the next may be given: any size of integer, 200 levels, \u0000; and as it was written. */
+TEST(eval, the_input_is_passed_on_as_text)
+{
+    struct fx *x = fx_new();
+    static const char *const inputs[] = {"265252859812191058636308480000000", "1e400", "\"a\\u0000b\"", "\"\\ud800\"", "[ 1.50 , -0 ]", "{\"a\":{\"input\":1}}", "null", "\"}\"",
+                                         "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]"};
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
+        char body[512];
+        (void)snprintf(body, sizeof body, "{\"language\":\"js\", \"input\" : %s ,\"code\":\"\\\"input\\\":7\"}", inputs[i]);
+        eval_free();
+        fx_begin(x, "POST", EVAL, body);
+        CHECK_STR(F.eval.input.p, inputs[i]);
+        CHECK_STR(F.eval.code.p, "\"input\":7");
+        struct isolate_result r = base();
+        answer(&r, NULL);
+        fx_until(x, "duration_ms");
+    }
+    eval_free();
+    fx_begin(x, "POST", EVAL, "{\"language\":\"js\",\"code\":\"\",\"in\\u0070ut\":[1]}"); /* a name written with escapes is that name */
+    CHECK_STR(F.eval.input.p, "[1]");
+    struct isolate_result r = base();
+    answer(&r, NULL);
+    fx_until(x, "duration_ms");
+    static const char *const bad[] = {"{\"language\":\"js\",\"code\":\"\",\"input\":1,\"input\":2}", "{\"language\":\"js\",\"code\":\"\",\"input\":[1}",
+                                      "{\"language\":\"js\",\"code\":\"\",\"input\":\"\xff\"}", "{\"language\":\"js\",\"code\":\"\",\"input\":}", "{\"input\":1}"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        fx_begin(x, "POST", EVAL, bad[i]);
+        fx_until(x, "\"code\":\"invalid\"");
+    }
+    eval_free();
+    fx_free(x);
+}
+
 TEST(eval, defaults_and_absent_members)
 {
     struct fx *x = fx_new();

@@ -49,6 +49,32 @@ TEST(judge, errors_of_the_program)
     CHECK_INT(judge(facts(EXITED(0), "LE{}")), ISOLATE_EXCEPTION);
 }
 
+/* Messages hold what programs put into them; one such character must not cost the caller the rest. */
+TEST(judge, messages_are_mended)
+{
+    static const struct { const char *in, *out; } k[] = {
+        {"{\"m\":\"a\\u0000b\"}", "{\"m\":\"a\\ufffdb\"}"}, {"\"\\ud83e\\udd80\"", "\"\\ud83e\\udd80\""}, {"\"\\uD83E\\uDD80\\uDD80\"", "\"\\uD83E\\uDD80\\ufffd\""},
+        {"\"\\ud800\\ud800\\udc00\"", "\"\\ufffd\\ud800\\udc00\""}, {"\"\\ud800x\"", "\"\\ufffdx\""}, {"\"\\\\u0000\"", "\"\\\\u0000\""}, {"\"\\\\\\u0000\"", "\"\\\\\\ufffd\""},
+        {"\"\\u00e9\\n\"", "\"\\u00e9\\n\""}, {"\\", "\\"}, {"\\u", "\\u"}, {"\\u000", "\\u000"}, {"\\ud800\\", "\\ufffd\\"}, {"\\u00g0", "\\u00g0"}, {"", ""},
+    };
+    for (size_t i = 0; i < sizeof k / sizeof *k; i++) {
+        char *t = strdup(k[i].in); /* of its exact size, for the sanitizer */
+        isolate_mend(t, strlen(t));
+        CHECK_STR(t, k[i].out);
+        free(t);
+    }
+}
+
+/* PHP cannot get memory and leaves with a status; that is no exit of the program's own. */
+TEST(judge, php_without_memory)
+{
+    struct isolate_facts f = facts(EXITED(1), "L");
+    f.err = S("\nmmap() failed: [12] Cannot allocate memory\nOut of memory\n");
+    CHECK_INT(judge(f), ISOLATE_MEMORY);
+    f.err = S("out of memory, says the program\n");
+    CHECK_INT(judge(f), ISOLATE_EXIT);
+}
+
 TEST(judge, cut_wins_over_everything)
 {
     static const struct { unsigned cut; enum isolate_end end; } k[] = {

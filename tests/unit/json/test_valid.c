@@ -71,4 +71,24 @@ TEST(extent, ends_with_the_value)
     CHECK_INT(json_extent(S("[1,")), 0);
 }
 
+TEST(valid, a_member_as_text)
+{
+    struct str v = {0};
+    CHECK(json_member(S(" {\"a\" : {\"input\":0}, \"input\": [1, 123456789012345678901234567890] , \"b\":2}"), S("input"), &v));
+    CHECK(str_eqz(v, "[1, 123456789012345678901234567890]"));
+    CHECK(json_member(S("{\"input\":\"}\\\"\",\"input\":2}"), S("input"), &v));
+    CHECK(str_eqz(v, "\"}\\\"\""));
+    static const char *const none[] = {"", "[]", "{}", "{\"a\":1}", "{\"a\":\"input\"}", "{\"in\\u0070ut\":1}", "{\"input\":}", "{\"input\" 1}", "{input:1}",
+                                       "{\"a\":[,\"input\":1}", "{\"input\":[1", "{\"inputs\":1}", "{\"input"};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        CHECK(!json_member(str_of(none[i]), S("input"), &v));
+    char deep[2 * JSON_VALID_DEPTH + 16]; /* as deep as a value that stands alone */
+    size_t n = (size_t)snprintf(deep, sizeof deep, "{\"input\":");
+    memset(deep + n, '[', JSON_VALID_DEPTH), memset(deep + n + JSON_VALID_DEPTH, ']', JSON_VALID_DEPTH);
+    n += 2 * JSON_VALID_DEPTH;
+    deep[n++] = '}';
+    CHECK(json_member((struct str){deep, n}, S("input"), &v));
+    CHECK_INT(v.n, 2 * JSON_VALID_DEPTH);
+}
+
 TEST_MAIN
