@@ -16,7 +16,7 @@ struct config {
     unsigned pool_vm, pool_vm_started, pool_container; /* HUTCH_POOL_VM, HUTCH_POOL_PRESTARTED, HUTCH_POOL_CONTAINER */
     uint32_t standby_free_mib;   /* HUTCH_STANDBY_FREE: below this much free host memory all of them go at once */
     uint32_t standby_s;          /* HUTCH_STANDBY: how long a VM stays in standby before it goes to disk; 0: for ever */
-    uint32_t isolate_memory_mib, isolate_calls, isolate_idle_s; /* HUTCH_ISOLATE_MEMORY, _CALLS: of one language at once; _IDLE */
+    uint32_t isolate_memory_mib, isolate_calls, isolate_idle_s, isolate_jails; /* HUTCH_ISOLATE_MEMORY, _CALLS: of one jail at once; _IDLE; _JAILS */
     unsigned max_sandboxes;      /* HUTCH_MAX_SANDBOXES */
     uint32_t failed_keep_s;      /* HUTCH_FAILED_KEEP: how long the disk of a failed sandbox stays */
     uint32_t agent_silent_s;     /* HUTCH_AGENT_SILENT: how long a sandbox that was asked something may say nothing */

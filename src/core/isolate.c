@@ -1,69 +1,28 @@
-#include "core/isolate.h"
+#include "core/isolate_int.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/list.h"
-#include "base/log.h"
 #include "core/agent.h"
-#include "core/internal.h"
-#include "core/template.h"
 #include "json/read.h"
 #include "json/valid.h"
 #include "json/write.h"
-#include "spawn/client.h"
 #include "wire/isolate.h"
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #define START_NS    (40 * NS_PER_S)  /* an interpreter may need some to load, see guest/isolate.c */
 #define GRACE_NS    (10 * NS_PER_S)  /* the warden ends a call in time; if it does not even say so, the jail is broken */
-#define QUEUE_MAX   1024
-#define OWN_MIB     320u             /* the interpreter and its warden */
+#define QUEUE_MAX   1024             /* calls that wait, per jail */
+#define QUEUE_BYTES (64u << 20)      /* programs and inputs of those */
 #define RESULT_ROOM (ISOLATE_VALUE_MAX + 65536)
 
 const char isolate_boundary[] = "shared host kernel: a new process per call in a jail without files, network or other programs; a seccomp list of a few dozen calls";
 
-static const struct { const char *name; enum sp_language lang; } languages[] = {
-    {"python", SP_LANG_PYTHON}, {"js", SP_LANG_JS}, {"php", SP_LANG_PHP}, {"ruby", SP_LANG_RUBY},
-};
-
-struct jail {
-    struct list link;
-    struct core *core;
-    char id[22], template_id[22];
-    char *template_name;
-    unsigned lang;            /* index of languages[] */
-    struct agent *agent;      /* NULL: still starting */
-    int pidfd;
-    bool answered, removing;
-    struct list waiting, running;
-    size_t nwaiting, nrunning;
-    uint32_t memory_mib;      /* promised to the calls that run */
-    struct timer idle;
-    struct list removers;
-};
-
-struct isolate_call {
-    struct list link;
-    struct jail *jail;
-    struct call *call;        /* NULL: waits */
-    struct buf payload;
-    size_t sent;
-    uint32_t timeout_ms, cpu_ms, memory_mib, max_output;
-    struct buf out, err, result;
-    struct timer deadline;
-    isolate_done *done;
-    void *arg;
-};
-
-struct remover { struct list link; void (*fn)(void *arg); void *arg; };
-
 static int language_index(const char *name)
 {
-    for (size_t i = 0; i < sizeof languages / sizeof *languages; i++)
-        if (!strcmp(languages[i].name, name))
-            return (int)i;
+    for (int i = 0; i < ISOLATE_LANGUAGES; i++)
+        if (!strcmp(isolate_language[i], name))
+            return i;
     return -1;
 }
 bool isolate_language_ok(const char *name) { return language_index(name) >= 0; }
@@ -79,12 +38,12 @@ static void call_free(struct isolate_call *k)
     if (k->call)
         j->nrunning--, j->memory_mib -= k->memory_mib;
     else
-        j->nwaiting--;
+        j->nwaiting--, j->waiting_bytes -= k->payload.n;
     buf_free(&k->payload), buf_free(&k->out), buf_free(&k->err), buf_free(&k->result);
     loop_defer(j->core->loop, bury, k);
 }
 
-static void call_fail(struct isolate_call *k, const struct err *e)
+void isolate_call_fail(struct isolate_call *k, const struct err *e)
 {
     isolate_done *done = k->done;
     void *arg = k->arg;
@@ -92,76 +51,7 @@ static void call_fail(struct isolate_call *k, const struct err *e)
     done(arg, NULL, e);
 }
 
-/* ---- the end of a jail ---- */
-static void jail_gone(void *arg, const struct sp_rep *rep, int *fds, int nfds)
-{
-    struct jail *j = arg;
-    struct remover *r;
-    (void)fds, (void)nfds;
-    if (rep->rc)
-        log_warn("isolate %s: remove: %s", j->id, rep->err.msg);
-    list_del(&j->link);
-    list_each(r, &j->removers, link) {
-        list_del(&r->link);
-        r->fn(r->arg);
-        free(r);
-    }
-    free(j->template_name);
-    loop_defer(j->core->loop, bury, j);
-}
-
-/* Calls that still want something of it fail with `e`. */
-static void jail_remove(struct jail *j, const struct err *e, void (*done)(void *arg), void *arg)
-{
-    struct isolate_call *k;
-    struct err lost;
-    if (done) {
-        struct remover *r = xcalloc(1, sizeof *r);
-        r->fn = done, r->arg = arg;
-        list_add_tail(&j->removers, &r->link);
-    }
-    if (j->removing)
-        return;
-    j->removing = true;
-    timer_stop(&j->idle);
-    list_each(k, &j->running, link) {
-        call_cancel(k->call); /* its process goes with the jail */
-        call_fail(k, e);
-    }
-    list_each(k, &j->waiting, link)
-        call_fail(k, e);
-    agent_free(j->agent);
-    j->agent = NULL;
-    if (j->pidfd >= 0)
-        (void)close(j->pidfd);
-    j->pidfd = -1;
-    struct sp_req q = {.op = SP_REMOVE};
-    memcpy(q.u.id.id, j->id, sizeof j->id);
-    if (j->core->spawn_lost || spawn_call(j->core->spawn, &q, NULL, 0, jail_gone, j, &lost)) {
-        struct sp_rep rep = {.rc = 0}; /* the spawner took it along */
-        jail_gone(j, &rep, NULL, 0);
-    }
-}
-
-static void on_idle(void *arg)
-{
-    struct err e;
-    err_set(&e, E_CANCELED, "the isolate was idle");
-    jail_remove(arg, &e, NULL, NULL);
-}
-
-static void on_broken(void *arg, const struct err *why)
-{
-    struct jail *j = arg;
-    struct err e;
-    err_set(&e, E_GUEST, "the isolate ended unexpectedly: %s", why->msg);
-    log_warn("isolate %s (%s, %s): %s", j->id, languages[j->lang].name, j->template_name, why->msg);
-    jail_remove(j, &e, NULL, NULL);
-}
-
 /* ---- a call on its way ---- */
-static void pump(struct jail *j);
-
 static void on_data(void *arg, uint8_t chan, const unsigned char *p, size_t n)
 {
     struct isolate_call *k = arg;
@@ -210,11 +100,11 @@ static void report(struct isolate_call *k, const struct isolate_facts *f, int64_
     struct err e = {0};
     struct jail *j = k->jail;
     if (isolate_judge(f, &v, &e)) {
-        call_fail(k, &e);
+        isolate_call_fail(k, &e);
         return;
     }
     struct isolate_result r = {.end = v.end, .out = {k->out.p, k->out.n}, .err = {k->err.p, k->err.n}, .value = S("null"), .message = v.message,
-                               .language = languages[j->lang].name, .template = j->template_name,
+                               .language = isolate_language[j->lang], .template = j->template_name,
                                .syscall = *v.syscall ? v.syscall : NULL, .exit_code = WIFSIGNALED(f->status) ? -1 : WEXITSTATUS(f->status),
                                .signal = WIFSIGNALED(f->status) ? WTERMSIG(f->status) : 0, .wall_ns = wall_ns, .cpu_ns = f->cpu_ns,
                                .memory_bytes = f->rss, .timeout_ms = k->timeout_ms, .cpu_ms = k->cpu_ms, .memory_mib = k->memory_mib};
@@ -253,8 +143,8 @@ static void on_done(void *arg, const struct err *e, struct rec r)
             jail_remove(j, &copy, NULL, NULL);
             return;
         }
-        call_fail(k, &copy);
-        pump(j);
+        isolate_call_fail(k, &copy);
+        isolate_pump_tenant(j);
         return;
     }
     j->answered = true;
@@ -262,8 +152,7 @@ static void on_done(void *arg, const struct err *e, struct rec r)
                               .cpu_ns = (int64_t)rec_u64_or(r, TI_CPU_NS, 0), .rss = rec_u64_or(r, TI_RSS_BYTES, 0), .cpu_ms = k->cpu_ms,
                               .memory_mib = k->memory_mib, .timeout_ms = k->timeout_ms, .result = {k->result.p, k->result.n}, .err = {k->err.p, k->err.n}};
     report(k, &f, (int64_t)rec_u64_or(r, TI_WALL_NS, 0));
-    if (!j->removing)
-        pump(j);
+    isolate_pump_tenant(j);
 }
 
 static void on_deadline(void *arg)
@@ -271,7 +160,13 @@ static void on_deadline(void *arg)
     struct isolate_call *k = arg;
     struct err e;
     err_set(&e, E_GUEST, "the isolate did not answer");
-    on_broken(k->jail, &e);
+    jail_broken(k->jail, &e);
+}
+
+static int too_much(uint32_t wanted, uint32_t host, uint32_t tenant, struct err *e)
+{
+    return wanted > host ? err_set(e, E_QUOTA, "memory: at most %u MiB (HUTCH_ISOLATE_MEMORY)", host)
+         : wanted > tenant ? err_set(e, E_QUOTA, "memory: this tenant has at most %u MiB", tenant) : 0;
 }
 
 static int send_call(struct isolate_call *k, struct err *e)
@@ -295,86 +190,35 @@ static int send_call(struct isolate_call *k, struct err *e)
     list_del(&k->link);
     list_add_tail(&j->running, &k->link);
     k->call = c;
-    j->nwaiting--, j->nrunning++, j->memory_mib += k->memory_mib;
+    j->nwaiting--, j->waiting_bytes -= k->payload.n, j->nrunning++, j->memory_mib += k->memory_mib;
+    j->used_ns = clock_mono();
     timer_arm(&k->deadline, (int64_t)k->timeout_ms * NS_PER_MS + (j->answered ? GRACE_NS : START_NS));
     return 0;
 }
 
 /* In order of arrival: a large call at the head waits for room and is not overtaken. */
-static void pump(struct jail *j)
+void isolate_pump(struct jail *j)
 {
     const struct config *cfg = &j->core->cfg;
     struct err e = {0};
+    uint32_t used;
     while (j->agent && !j->removing && !list_empty(&j->waiting)) {
         struct isolate_call *k = container_of(j->waiting.next, struct isolate_call, link);
-        if (j->nrunning >= cfg->isolate_calls || j->memory_mib + k->memory_mib > cfg->isolate_memory_mib)
+        uint32_t may = isolate_memory_of(j->core, j->tenant, &used);
+        if (k->memory_mib > may) { /* the setting was changed meanwhile */
+            too_much(k->memory_mib, cfg->isolate_memory_mib, may, &e);
+            isolate_call_fail(k, &e);
+            continue;
+        }
+        if (j->nrunning >= cfg->isolate_calls || j->memory_mib + k->memory_mib > cfg->isolate_memory_mib || used > may - k->memory_mib)
             break;
         if (send_call(k, &e))
-            call_fail(k, &e);
+            break; /* the agent is broken; jail_broken is on its way and answers all that wait. Not here: the caller does not expect it yet */
     }
     if (!j->nrunning && !j->nwaiting)
         timer_arm(&j->idle, cfg->isolate_idle_s * NS_PER_S);
     else
         timer_stop(&j->idle);
-}
-
-/* ---- the beginning of a jail ---- */
-static struct jail *jail_find(struct core *c, const char *id)
-{
-    struct jail *j;
-    list_each(j, &c->isolates, link)
-        if (!strcmp(j->id, id))
-            return j;
-    return NULL;
-}
-
-static void synced(void *arg, const struct err *e) { (void)arg, (void)e; /* the calls behind it fail with the same reason */ }
-
-static void started(void *arg, const struct sp_rep *rep, int *fds, int nfds)
-{
-    struct ref ref = ref_take(arg);
-    struct jail *j = jail_find(ref.core, ref.id);
-    struct err e;
-    if (!j || j->removing)
-        return;
-    if (rep->rc || nfds < 2) {
-        e = rep->err;
-        if (!rep->rc)
-            err_set(&e, E_INTERNAL, "the spawner returned no channel");
-        jail_remove(j, &e, NULL, NULL);
-        return;
-    }
-    j->pidfd = take_fd(&fds[0]);
-    j->agent = agent_new(j->core->loop, take_fd(&fds[1]), on_broken, j);
-    agent_sync(j->agent, false, synced, j);
-    pump(j);
-}
-
-static struct jail *jail_new(struct core *c, const struct template *t, int lang, struct err *e)
-{
-    struct jail *j = xcalloc(1, sizeof *j);
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    id_make('b', j->id);
-    memcpy(j->template_id, t->id, sizeof j->template_id);
-    j->core = c, j->lang = (unsigned)lang, j->pidfd = -1;
-    list_init(&j->waiting), list_init(&j->running), list_init(&j->removers);
-    timer_init(&j->idle, c->loop, on_idle, j);
-    struct sp_req q = {.op = SP_ISOLATE_START};
-    memcpy(q.u.isolate.id, j->id, sizeof j->id);
-    memcpy(q.u.isolate.template_id, t->id, sizeof t->id);
-    q.u.isolate.language = languages[lang].lang;
-    q.u.isolate.limit = (struct sp_limit){.memory_mib = c->cfg.isolate_memory_mib + OWN_MIB,
-                                          .cpu_millis = 1000u * (uint32_t)(cores < 1 ? 1 : cores > (long)SP_CPU_MAX ? (long)SP_CPU_MAX : cores),
-                                          .pids_max = 32 + 2 * c->cfg.isolate_calls};
-    struct ref *ref = ref_new(c, j->id);
-    if (spawn_call(c->spawn, &q, NULL, 0, started, ref, e)) {
-        (void)ref_take(ref);
-        free(j);
-        return NULL;
-    }
-    j->template_name = xstrdup(t->name);
-    list_add_tail(&c->isolates, &j->link);
-    return j;
 }
 
 /* ---- the request ---- */
@@ -394,9 +238,8 @@ static int check(struct core *c, const struct isolate_spec *s, struct err *e)
         return err_set(e, E_DENIED, "isolation 'isolate' is below the floor '%s' that the operator set", tier_name((enum tier)c->cfg.min_tier));
     if (language_index(s->language) < 0)
         return err_set(e, E_INVALID, "an isolate runs python, js, php or ruby");
-    if (s->memory_mib > c->cfg.isolate_memory_mib)
-        return err_set(e, E_QUOTA, "memory: at most %u MiB (HUTCH_ISOLATE_MEMORY)", c->cfg.isolate_memory_mib);
-    return 0;
+    uint32_t used, may = isolate_memory_of(c, s->tenant ? s->tenant : "", &used);
+    return too_much(s->memory_mib ? s->memory_mib : ISOLATE_MEMORY_MIB, c->cfg.isolate_memory_mib, may, e);
 }
 
 static int make_payload(struct isolate_call *k, const struct isolate_spec *s, struct err *e)
@@ -419,21 +262,17 @@ struct isolate_call *isolate_eval(struct core *c, const struct isolate_spec *s, 
     const struct template *t = pick_template(c, s, e);
     if (!t)
         return NULL;
-    int lang = language_index(s->language);
-    struct jail *j = NULL, *it;
-    list_each(it, &c->isolates, link)
-        if (!it->removing && it->lang == (unsigned)lang && !strcmp(it->template_id, t->id))
-            j = it;
-    if (j && j->nwaiting >= QUEUE_MAX) {
-        err_set(e, E_RATE, "%d calls wait for %s already", QUEUE_MAX, s->language);
-        return NULL;
-    }
     struct isolate_call *k = xcalloc(1, sizeof *k);
     k->timeout_ms = s->timeout_ms ? s->timeout_ms : ISOLATE_TIMEOUT_MS;
     k->cpu_ms = s->cpu_ms ? s->cpu_ms : k->timeout_ms;
     k->memory_mib = s->memory_mib ? s->memory_mib : ISOLATE_MEMORY_MIB;
     k->max_output = s->max_output ? s->max_output : ISOLATE_OUTPUT;
-    if (make_payload(k, s, e) || (!j && !(j = jail_new(c, t, lang, e)))) {
+    struct jail *j = make_payload(k, s, e) ? NULL : jail_for(c, t, (unsigned)language_index(s->language), s->tenant ? s->tenant : "", e);
+    if (j && (j->nwaiting >= QUEUE_MAX || (j->nwaiting && k->payload.n > QUEUE_BYTES - j->waiting_bytes))) {
+        err_set(e, E_RATE, "%zu calls with %zu MiB wait for %s already", j->nwaiting, j->waiting_bytes >> 20, s->language);
+        j = NULL;
+    }
+    if (!j) {
         buf_free(&k->payload);
         free(k);
         return NULL;
@@ -441,8 +280,8 @@ struct isolate_call *isolate_eval(struct core *c, const struct isolate_spec *s, 
     k->jail = j, k->done = done, k->arg = arg;
     timer_init(&k->deadline, c->loop, on_deadline, k);
     list_add_tail(&j->waiting, &k->link);
-    j->nwaiting++;
-    pump(j);
+    j->nwaiting++, j->waiting_bytes += k->payload.n;
+    isolate_pump(j);
     return k;
 }
 
@@ -452,89 +291,6 @@ void isolate_cancel(struct isolate_call *k)
     if (k->call)
         call_cancel(k->call);
     call_free(k);
-    if (!j->removing)
-        pump(j);
+    isolate_pump_tenant(j);
 }
 
-/* ---- for core ---- */
-bool isolate_on_exit(struct core *c, const struct sp_exit *ex)
-{
-    struct jail *j = jail_find(c, ex->id);
-    struct err e;
-    if (!j)
-        return false;
-    err_set(&e, E_GUEST, "%s %d", ex->signaled ? "killed by signal" : "exit status", ex->code);
-    if (!j->removing)
-        on_broken(j, &e);
-    return true;
-}
-
-struct drop { size_t left; void (*done)(void *arg); void *arg; };
-static void dropped(void *arg)
-{
-    struct drop *d = arg;
-    if (--d->left)
-        return;
-    d->done(d->arg);
-    free(d);
-}
-
-void isolate_drop_template(struct core *c, const char *template_id, void (*done)(void *arg), void *arg)
-{
-    struct drop *d = xcalloc(1, sizeof *d);
-    struct jail *j;
-    struct err e;
-    *d = (struct drop){1, done, arg};
-    err_set(&e, E_GONE, "%s", *template_id ? "its template was removed" : "the daemon is stopping");
-    list_each(j, &c->isolates, link)
-        if (!*template_id || !strcmp(j->template_id, template_id)) {
-            d->left++;
-            jail_remove(j, &e, dropped, d);
-        }
-    loop_defer(c->loop, dropped, d);
-}
-
-void isolate_spawner_lost(struct core *c)
-{
-    struct jail *j;
-    struct err e;
-    err_set(&e, E_UNAVAILABLE, "hutch-spawn ended and took the isolate with it");
-    list_each(j, &c->isolates, link)
-        jail_remove(j, &e, NULL, NULL);
-}
-
-void isolate_free(struct core *c)
-{
-    struct jail *j;
-    struct isolate_call *k;
-    list_each(j, &c->isolates, link) {
-        struct list *both[] = {&j->running, &j->waiting};
-        for (int i = 0; i < 2; i++)
-            list_each(k, both[i], link) {
-                timer_stop(&k->deadline);
-                buf_free(&k->payload), buf_free(&k->out), buf_free(&k->err), buf_free(&k->result);
-                if (k->call)
-                    call_cancel(k->call);
-                free(k);
-            }
-        struct remover *r;
-        list_each(r, &j->removers, link)
-            free(r);
-        timer_stop(&j->idle);
-        agent_free(j->agent);
-        if (j->pidfd >= 0)
-            (void)close(j->pidfd);
-        list_del(&j->link);
-        free(j->template_name);
-        free(j);
-    }
-}
-
-size_t isolate_jails(struct core *c)
-{
-    size_t n = 0;
-    struct jail *j;
-    list_each(j, &c->isolates, link)
-        n++;
-    return n;
-}

@@ -1,11 +1,17 @@
 /* The isolate tier: one program, one JSON value, no sandbox. A jail per
- * (template, language) holds a loaded interpreter and its warden; every call is
- * a new process forked from it (docs/isolate.md). Jails are started by the
- * first call that needs them and go when unused for some minutes, with their
- * template, or with the daemon; nothing of them is stored. Main loop only.
+ * (template, language, tenant) holds a loaded interpreter and its warden; every
+ * call is a new process forked from it (docs/isolate.md). Jails are started by
+ * the first call that needs them and go when unused for some minutes, when
+ * another needs the place, with their template, or with the daemon; nothing of
+ * them is stored. Main loop only.
  *
  * Admission: the memory limits of the calls that run together never add up to
- * more than the jail has, so one call cannot be killed for another's memory. */
+ * more than the jail has, so one call cannot be killed for another's memory, and
+ * those of a tenant to no more than its `memory_mib`.
+ *
+ *   isolate.c       calls: admitted, sent, answered
+ *   isolate_jail.c  the jails
+ *   isolate_end.c   what became of a call; pure */
 #pragma once
 #include "base/buf.h"
 #include "base/err.h"
@@ -28,6 +34,7 @@ struct sp_exit;
 struct isolate_spec { /* read during isolate_eval() only */
     const char *language;   /* "python", "js", "php", "ruby" */
     const char *template;   /* NULL: "isolate" if it is built, else "base" */
+    const char *tenant;     /* NULL or "": the operator */
     struct str code;        /* UTF-8 */
     struct str input;       /* JSON text; empty: null */
     const char *function;   /* NULL, or the name of a function of the program to call with the input */
@@ -73,9 +80,8 @@ bool isolate_on_exit(struct core *c, const struct sp_exit *ex); /* false: not on
 void isolate_drop_template(struct core *c, const char *template_id, void (*done)(void *arg), void *arg); /* "": all of them */
 void isolate_spawner_lost(struct core *c);
 void isolate_free(struct core *c);
-size_t isolate_jails(struct core *c);
 
-/* isolate_end.c: what became of a call, from the facts the warden and the kernel reported. Pure. */
+/* What became of a call, from the facts the warden and the kernel reported. */
 struct isolate_facts { int status; unsigned cut; int64_t cpu_ns; uint64_t rss; uint32_t cpu_ms, memory_mib, timeout_ms; struct str result, err; };
 struct isolate_verdict { enum isolate_end end; char message[256]; char syscall[32]; struct str detail; /* JSON text after 'V' or 'E' */ bool value; };
 /* JSON text of an error, in place: \u0000 and halves of surrogate pairs, which programs have in their messages and our reader

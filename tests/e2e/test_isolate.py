@@ -335,6 +335,110 @@ def comes_and_goes(t):
     until(again, 20, "a new interpreter")
 
 
+def beside(n, fn):
+    """n times fn(i) at once -> threads to be joined, and what they returned or raised"""
+    out = []
+
+    def one(i):
+        try:
+            out.append(fn(i))
+        except ApiError as e:
+            out.append(e)
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(n)]
+    for x in threads:
+        x.start()
+    return threads, out
+
+
+class _Client:
+    """What ev() wants of a test: its client."""
+
+    def __init__(self, c):
+        self.c = c
+
+
+@plain
+@own_daemon(HUTCH_ISOLATE_CALLS="2", HUTCH_TENANTS='{"small": {"memory_mib": 200}}')
+@timeout(90)
+def tenants(t):
+    """Each has jails of its own: whoever fills his waits for himself. His memory is bounded in all of them together."""
+    busy, quick, small = (_Client(t.d.tcp(t.d.new_key(name)["key"])) for name in ("busy", "quick", "small"))
+    equal([value(x, "python", "1") for x in (busy, quick, small)], [1, 1, 1])
+    threads, out = beside(8, lambda i: value(busy, "python", f"import time; time.sleep(1.5); {i}", timeout_ms=20000))
+    until(lambda: len(interpreters(t)) >= 5, 20, "two of them run, beside three interpreters")
+    begun = time.monotonic()
+    for n in range(5):
+        equal(value(quick, "python", f"{n}"), n)
+    equal(value(t, "python", "'operator'"), "operator")
+    within(time.monotonic() - begun, 0, 3, "seconds for six calls of others")
+    for x in threads:
+        x.join()
+    equal(sorted(out), list(range(8)), "none was lost")
+    # 128 MiB each: the second waits for the first, also in another language
+    e = refuses("quota", ev, small, "python", "1", memory_mib=201)
+    true("200 MiB" in e.message, e.message)
+    clock = "import time; a = time.monotonic(); time.sleep(0.4); (a, time.monotonic())"
+    js = "const a = performance.timeOrigin + performance.now(); new Promise(r => setTimeout(() => r(1), 400))"
+    value(small, "js", "1")
+    begun = time.monotonic()
+    threads, out = beside(4, lambda i: value(small, ("python", "js")[i % 2], (clock, js)[i % 2]))
+    for x in threads:
+        x.join()
+    equal(len(out), 4)
+    within(time.monotonic() - begun, 1.6, 20, "one after the other")
+    spans = sorted(x for x in out if x != 1)
+    true(spans[0][1] <= spans[1][0], spans)
+    # who stands in the way goes: the other jail of this tenant goes on when the one whose turn it was is gone
+    def pythons():
+        return [p for p in interpreters(t) if p.comm.startswith("python3")]
+
+    def parent(p):
+        with open(f"/proc/{p.pid}/stat") as f:
+            return int(f.read().rpartition(")")[2].split()[1])
+    threads, out = beside(1, lambda i: ev(small, "python", "import time; time.sleep(30)", timeout_ms=40000))
+    until(lambda: len(pythons()) >= 5, 20, "it runs")
+    more, late = beside(1, lambda i: value(small, "js", "5", timeout_ms=40000))
+    for pid in {parent(p) for p in pythons()}:
+        os.kill(pid, signal.SIGKILL)  # the wardens, and with them their jails
+    for x in threads + more:
+        x.join(20)
+    equal((out[0].code, late), ("guest", [5]))
+
+
+@plain
+@own_daemon(HUTCH_ISOLATE_JAILS="3")
+@timeout(90)
+def so_many_and_no_more(t):
+    """A jail nobody uses makes room for another; where all are at work the newcomer is told so."""
+    def jails():
+        return len(interpreters(t))
+    one, two = (_Client(t.d.tcp(t.d.new_key(name)["key"])) for name in ("one", "two"))
+    sleep = "import time; time.sleep(4); 1"
+    for x in (one, two, t):
+        for lang in ("python", "js"):
+            equal(value(x, lang, "1 + 1"), 2)
+    until(lambda: jails() == 3, 20, "three stay")
+    threads, out = beside(1, lambda i: value(one, "python", sleep, timeout_ms=20000))
+    more, late = beside(1, lambda i: value(t, "python", sleep, timeout_ms=20000))
+    last, third = beside(1, lambda i: value(two, "python", sleep, timeout_ms=20000))
+    until(lambda: jails() == 6, 20, "three work")
+    e = refuses("rate", ev, t, "js", "1")
+    true("HUTCH_ISOLATE_JAILS" in e.message, e.message)
+    equal(value(t, "python", "2"), 2, "there is room where one is")
+    for x in threads + more + last:
+        x.join()
+    equal(out + late + third, [1, 1, 1])
+    # of three a tenant has two at most, the operator all
+    busy = [beside(1, lambda i, lang=lang: value(one, lang, code, timeout_ms=20000)) for lang, code in (("python", sleep), ("js", "new Promise(r => setTimeout(r, 4000))"))]
+    until(lambda: jails() >= 5, 20, "both work")
+    e = refuses("rate", ev, one, "python", "1", template="notebook")
+    true("of this tenant" in e.message, e.message)
+    equal(value(two, "python", "3"), 3)
+    for threads, out in busy:
+        for x in threads:
+            x.join()
+
+
 @plain
 @own_daemon()
 @timeout(60)

@@ -1,6 +1,7 @@
 /* POST /v1/eval: one program in an isolate. The answer is 200 whenever the
  * program was run, also if it failed: `error` then says how. Other statuses
  * mean that it was not run. */
+#include "api/gate.h"
 #include "api/native/native.h"
 #include "api/params.h"
 #include "api/schema.h"
@@ -137,7 +138,7 @@ static void on_eval_body(struct http_stream *s, void *arg, const char *p, size_t
 {
     struct api *a = arg;
     struct err e = {0};
-    struct isolate_spec spec = {0};
+    struct isolate_spec spec = {.tenant = gate_tenant(api_core(a), s)};
     auto_buf input = {0}, rest = {0};
     /* The input is handed on as it was written, so that whatever a program returns can be given to another: the reader, which
      * is strict about depth and numbers for our own sake, sees null in its place. */
