@@ -94,7 +94,7 @@ struct sandbox_ref *sandbox_ref_new(struct sandbox *sb);
 struct sandbox_ref sandbox_ref_take(void *ref); /* frees it */
 void sandbox_box_ended(struct sandbox *sb, enum end_reason why, const char *message, bool host_fault);
 struct sandbox *sandbox_adopt_row(struct core *c, const void *row /* struct sandbox_row */);
-void sandbox_configure(struct sandbox *sb, void (*cb)(void *arg, struct box *b, const struct err *e), void *arg); /* network.c: with its network in force */
+void sandbox_configure(struct sandbox *sb, void (*cb)(void *arg, struct box *b, const struct err *e), void *arg); /* network_force.c: with its network in force */
 void sandbox_configure_box(struct sandbox *sb, void (*cb)(void *arg, struct box *b, const struct err *e), void *arg); /* volumes and identity alone */
 void sandbox_tell_identity(struct sandbox *sb, void (*cb)(void *arg, struct box *b, const struct err *e), void *arg);
 void sandbox_resumed(struct sandbox *sb); /* adopted: running again */

@@ -1,10 +1,11 @@
-/* Of core/network.c alone; here so that a sandbox can hold it. */
+/* Between network.c (the object), network_form.c (its text) and network_force.c
+ * (the gate has it); here so that a sandbox can hold it. */
 #pragma once
-#include "base/clock.h"
+#include "base/buf.h"
 #include "core/network.h"
 #include "core/preset.h"
 
-#define LATER_NS (20 * NS_PER_MS) /* after a create, so that it does not pay for the log of a closed sandbox */
+#define NETWORK_OPT "network" /* among a sandbox's options: the client's form */
 
 struct network {
     char *text;             /* the client's form, checked */
@@ -13,3 +14,17 @@ struct network {
     size_t npresets;
     char *ca_cert, *ca_key; /* PEM; only if something is intercepted */
 };
+
+/* network_form.c */
+struct network *network_new(struct core *c, const char *text); /* a text that is none: mode none */
+void network_delete(struct network *n);
+void network_values_free(struct kv *values); /* leaves nothing of them in memory */
+void network_gate_form(struct core *c, const struct network *n, bool presets /* resolved into rules; false: left out */, struct buf *out);
+
+/* network.c */
+int network_need_ca(struct sandbox *sb, struct network *n, struct err *e); /* makes one if there is something to look into */
+void network_load_ca(struct sandbox *sb, struct network *n);
+void network_keep_values(struct sandbox *sb, const struct kv *values);
+
+/* network_force.c */
+void network_tell_later(void *sandbox); /* of its timer */

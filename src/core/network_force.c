@@ -1,0 +1,250 @@
+/* A sandbox's network in force: its policy goes to the gate when the sandbox is
+ * configured, and again when it is changed. */
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "core/box.h"
+#include "core/egress.h"
+#include "core/internal.h"
+#include "core/network_int.h"
+#include "core/snapshot.h"
+#include "core/trust.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define LATER_NS (20 * NS_PER_MS) /* after a create, so that it does not pay for the log of a closed sandbox */
+
+static void to_gate(struct sandbox *sb, struct network *n, egress_cb *cb, void *arg)
+{
+    auto_buf text = {0};
+    network_gate_form(sb->core, n, true, &text);
+    struct egress_box b = {.box = sb->box_id, .sandbox = sb->id, .tenant = sandbox_tenant(sb), .policy = {text.p, text.n}, .ca_cert = str_of(n->ca_cert), .ca_key = str_of(n->ca_key)};
+    egress_put(sb->core, &b, cb, arg);
+}
+
+void network_tell_later(void *arg)
+{
+    struct sandbox *sb = arg;
+    if (sb->box && sb->box->phase == BOX_LIVE)
+        to_gate(sb, sb->net, NULL, NULL);
+}
+
+/* Two things at once: the box is configured, the gate takes it on. */
+struct joint { struct core *core; char id[22]; box_cb *cb; void *arg; bool box_pending, gate_pending, told, creating; struct box *box; struct err err; };
+
+static void joint_tell(struct joint *j, const struct err *e)
+{
+    if (j->told)
+        return;
+    j->told = true;
+    j->cb(j->arg, j->box, e);
+}
+
+static void trusted(void *arg, const struct err *e)
+{
+    struct joint *j = arg;
+    joint_tell(j, e);
+    free(j);
+}
+
+static void joint_step(struct joint *j)
+{
+    struct sandbox *sb = map_get(&j->core->sandboxes, j->id);
+    if (j->box_pending || j->gate_pending)
+        return;
+    bool alive = sb && sb->box && sb->box == j->box && sb->box->agent;
+    if (!j->err.code && !j->told && j->creating && alive && sb->net->ca_cert) {
+        if (!trust_install(sb->box->agent, sb->net->ca_cert, trusted, j, &j->err))
+            return;
+    }
+    joint_tell(j, j->err.code ? &j->err : NULL);
+    sb = map_get(&j->core->sandboxes, j->id);
+    if (!j->err.code && sb && sb->box && network_mode(sb) == POLICY_NONE)
+        timer_arm(&sb->net_later, LATER_NS);
+    free(j);
+}
+
+static void joint_box(void *arg, struct box *b, const struct err *e)
+{
+    struct joint *j = arg;
+    j->box_pending = false;
+    j->box = b;
+    if (e) { /* who asked must hear of it while the box is still there */
+        j->err = *e;
+        joint_tell(j, e);
+    }
+    joint_step(j);
+}
+
+static void joint_gate(void *arg, const struct err *e, uint64_t cut)
+{
+    struct joint *j = arg;
+    (void)cut;
+    j->gate_pending = false;
+    if (e && !j->err.code) {
+        j->err = *e;
+        err_wrap(&j->err, "network");
+    }
+    joint_step(j);
+}
+
+static void begin(void *arg, const struct err *e)
+{
+    struct joint *j = arg;
+    struct sandbox *sb = map_get(&j->core->sandboxes, j->id);
+    struct err why = {0};
+    if (e)
+        why = *e;
+    else if (!sb || !sb->box || sb->box->removing)
+        err_set(&why, E_CANCELED, "it was removed meanwhile");
+    else if (network_need_ca(sb, sb->net, &why))
+        (void)err_wrap(&why, "network");
+    if (why.code) {
+        j->box = sb ? sb->box : NULL;
+        joint_tell(j, &why);
+        free(j);
+        return;
+    }
+    j->creating = sb->state == SB_CREATING || sandbox_rolling_back(sb);
+    j->box_pending = true;
+    if (network_mode(sb) != POLICY_NONE) {
+        j->gate_pending = true;
+        to_gate(sb, sb->net, joint_gate, j);
+    }
+    sandbox_configure_box(sb, joint_box, j);
+}
+
+void sandbox_configure(struct sandbox *sb, box_cb *cb, void *arg)
+{
+    struct joint *j = xcalloc(1, sizeof *j);
+    *j = (struct joint){.core = sb->core, .cb = cb, .arg = arg};
+    memcpy(j->id, sb->id, sizeof j->id);
+    if (!sb->net->npresets) {
+        begin(j, NULL);
+        return;
+    }
+    presets_load(sb->core, (const char *const *)sb->net->preset, sb->net->npresets, begin, j);
+}
+
+/* ---- a live change -------------------------------------------------------------------------------------------------- */
+
+struct change { struct core *core; char id[22]; struct network *next; struct kv values; network_cb *cb; void *arg; bool env; };
+
+static void change_over(struct change *g, const struct err *e, uint64_t cut)
+{
+    struct sandbox *sb = map_get(&g->core->sandboxes, g->id);
+    if (sb)
+        sb->net_changing = false;
+    g->cb(g->arg, e, cut);
+    network_delete(g->next);
+    network_values_free(&g->values);
+    free(g);
+}
+
+static bool is_live(const struct sandbox *sb) { return sb->box && sb->box->phase == BOX_LIVE && sb->state == SB_RUNNING; }
+
+static void keep(struct change *g, struct sandbox *sb)
+{
+    network_delete(sb->net);
+    sb->net = take_ptr(&g->next);
+    kv_set(&sb->options, S(NETWORK_OPT), str_of(sb->net->text));
+    sandbox_store(sb, NULL, NULL);
+    auto_buf b = {0};
+    struct jw w;
+    jw_init(&w, &b);
+    network_put(&w, sb);
+    event_emit(sb->core, "network.policy", sb->id, b.p);
+}
+
+static void change_env_set(void *arg, struct box *b, const struct err *e)
+{
+    (void)arg, (void)b;
+    if (e)
+        log_warn("network: the sandbox's environment: %s", e->msg);
+}
+
+static void change_in_force(void *arg, const struct err *e, uint64_t cut)
+{
+    struct change *g = arg;
+    struct sandbox *sb = map_get(&g->core->sandboxes, g->id);
+    struct err gone;
+    if (!sb) {
+        err_set(&gone, E_GONE, "the sandbox ended meanwhile");
+        change_over(g, &gone, 0);
+        return;
+    }
+    /* closing needs nobody: without a gate nothing leaves anyway */
+    bool closes = e && e->code == E_UNAVAILABLE && policy_mode(g->next->policy) == POLICY_NONE;
+    if (e && !closes) {
+        if (is_live(sb) && e->code != E_CANCELED)
+            to_gate(sb, sb->net, NULL, NULL); /* what was in force stays so */
+        change_over(g, e, 0);
+        return;
+    }
+    keep(g, sb);
+    if (g->env && is_live(sb))
+        sandbox_tell_identity(sb, change_env_set, NULL);
+    change_over(g, NULL, cut);
+}
+
+static void change_trusted(void *arg, const struct err *e)
+{
+    struct change *g = arg;
+    struct sandbox *sb = map_get(&g->core->sandboxes, g->id);
+    struct err gone;
+    if (!e && (!sb || !is_live(sb))) {
+        err_set(&gone, E_GONE, "the sandbox ended meanwhile");
+        e = &gone;
+    }
+    if (e) {
+        change_over(g, e, 0);
+        return;
+    }
+    network_keep_values(sb, &g->values);
+    to_gate(sb, g->next, change_in_force, g);
+}
+
+static void change_begin(void *arg, const struct err *e)
+{
+    struct change *g = arg;
+    struct sandbox *sb = map_get(&g->core->sandboxes, g->id);
+    struct err why = {0};
+    if (e)
+        why = *e;
+    else if (!sb || sb->state == SB_GONE || sb->state == SB_STOPPING || sb->state == SB_FAILED)
+        err_set(&why, E_GONE, "the sandbox ended meanwhile");
+    bool had = sb && g->next->ca_cert;
+    if (why.code || network_need_ca(sb, g->next, &why)) {
+        change_over(g, &why, 0);
+        return;
+    }
+    if (!is_live(sb)) { /* paused: it counts when it wakes up */
+        network_keep_values(sb, &g->values);
+        keep(g, sb);
+        change_over(g, NULL, 0);
+        return;
+    }
+    g->env = g->next->npresets || (g->next->ca_cert && !had);
+    if (!g->next->ca_cert || had)
+        change_trusted(g, NULL);
+    else if (trust_install(sb->box->agent, g->next->ca_cert, change_trusted, g, &why))
+        change_over(g, &why, 0);
+}
+
+int network_set(struct sandbox *sb, const struct network_spec *s, network_cb *cb, void *arg, struct err *e)
+{
+    if (sb->state != SB_RUNNING && sb->state != SB_PAUSED)
+        return err_set(e, sb->state == SB_GONE ? E_NOT_FOUND : E_CONFLICT, "sandbox %s is %s", sb->id, state_name(sb->state));
+    if (sb->net_changing)
+        return err_set(e, E_CONFLICT, "another change of this sandbox's network is under way");
+    struct change *g = xcalloc(1, sizeof *g);
+    *g = (struct change){.core = sb->core, .cb = cb, .arg = arg, .next = network_new(sb->core, s->text)};
+    memcpy(g->id, sb->id, sizeof g->id);
+    kv_copy(&g->values, &s->values);
+    network_load_ca(sb, g->next);
+    sb->net_changing = true;
+    timer_stop(&sb->net_later);
+    presets_load(sb->core, (const char *const *)g->next->preset, g->next->npresets, change_begin, g);
+    return 0;
+}
