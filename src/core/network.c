@@ -19,10 +19,9 @@
 
 enum policy_mode network_mode(const struct sandbox *sb) { return policy_mode(sb->net->policy); }
 
-/* Made when a policy first needs it, kept for the sandbox's life. */
 int network_need_ca(struct sandbox *sb, struct network *n, struct err *e)
 {
-    struct buf cert = {0}, key = {0}, sealed = {0};
+    struct buf cert = {0}, key = {0};
     char name[64];
     bool looks = policy_intercepts(n->policy);
     for (size_t i = 0; i < n->npresets && !looks; i++) {
@@ -38,11 +37,18 @@ int network_need_ca(struct sandbox *sb, struct network *n, struct err *e)
     }
     n->ca_cert = buf_take(&cert);
     n->ca_key = buf_take(&key);
-    secret_seal(sb->core, sb->id, n->ca_key, &sealed);
-    kv_set(&sb->options, S(OPT_CERT), str_of(n->ca_cert));
-    kv_set(&sb->options, S(OPT_KEY), str_of(sealed.p));
-    buf_free(&sealed);
     return 0;
+}
+
+void network_keep_ca(struct sandbox *sb)
+{
+    auto_buf sealed = {0};
+    const char *had = kv_get(&sb->options, OPT_CERT);
+    if (!sb->net->ca_cert || (had && !strcmp(had, sb->net->ca_cert)))
+        return;
+    secret_seal(sb->core, sb->id, sb->net->ca_key, &sealed);
+    kv_set(&sb->options, S(OPT_CERT), str_of(sb->net->ca_cert));
+    kv_set(&sb->options, S(OPT_KEY), str_of(sealed.p));
 }
 
 void network_load_ca(struct sandbox *sb, struct network *n)
@@ -117,7 +123,7 @@ void network_load(struct sandbox *sb)
 void network_ended(struct sandbox *sb)
 {
     timer_stop(&sb->net_later);
-    secrets_of_sandbox_drop(sb->core, sb->id);
+    secrets_of_sandbox_drop(sb->core, sb->id, NULL);
 }
 
 void network_free(struct sandbox *sb)

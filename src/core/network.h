@@ -33,13 +33,14 @@ const char *network_limited(const struct sandbox *sb, char say[NETWORK_LIMITED_T
 enum policy_mode network_mode(const struct sandbox *sb);
 
 typedef void network_cb(void *arg, const struct err *e, uint64_t cut);
-/* A new policy for a sandbox that is there. cb exactly once, when it is in force (running) or stored (paused); connections that it
- * denies are cut by then. -1 + e: refused, nothing changed. */
+/* A new policy for a sandbox that is there. cb exactly once, when it is in force (running, standby) or stored (paused on disk); connections
+ * that it denies are cut by then. -1 + e: refused, nothing changed. */
 int network_set(struct sandbox *sb, const struct network_spec *s, network_cb *cb, void *arg, struct err *e);
 
-/* -- for sandbox.c -- */
+/* -- for sandbox.c, resume.c -- */
 void network_init(struct sandbox *sb, const struct network_spec *s /* NULL: none */);
 void network_load(struct sandbox *sb);   /* from its stored options */
 void network_ended(struct sandbox *sb);  /* nothing of it runs any more */
 void network_free(struct sandbox *sb);
+bool network_wake(struct sandbox *sb, void (*cb)(void *arg), void *arg); /* it runs again: brings in what a change could not while it slept; cb once, or false: nothing to bring */
 void network_env(const struct sandbox *sb, struct kv *env); /* what tools inside need to find presets and trust the gate */

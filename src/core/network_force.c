@@ -8,7 +8,9 @@
 #include "core/egress.h"
 #include "core/internal.h"
 #include "core/network_int.h"
+#include "core/secret.h"
 #include "core/snapshot.h"
+#include "core/transit.h"
 #include "core/trust.h"
 #include <stdlib.h>
 #include <string.h>
@@ -41,11 +43,21 @@ static void joint_tell(struct joint *j, const struct err *e)
     j->cb(j->arg, j->box, e);
 }
 
+static void joint_end(struct joint *j)
+{
+    joint_tell(j, j->err.code ? &j->err : NULL);
+    struct sandbox *sb = map_get(&j->core->sandboxes, j->id);
+    if (!j->err.code && sb && sb->box && network_mode(sb) == POLICY_NONE)
+        timer_arm(&sb->net_later, LATER_NS);
+    free(j);
+}
+
 static void trusted(void *arg, const struct err *e)
 {
     struct joint *j = arg;
-    joint_tell(j, e);
-    free(j);
+    if (e)
+        j->err = *e;
+    joint_end(j);
 }
 
 static void joint_step(struct joint *j)
@@ -58,11 +70,7 @@ static void joint_step(struct joint *j)
         if (!trust_install(sb->box->agent, sb->net->ca_cert, trusted, j, &j->err))
             return;
     }
-    joint_tell(j, j->err.code ? &j->err : NULL);
-    sb = map_get(&j->core->sandboxes, j->id);
-    if (!j->err.code && sb && sb->box && network_mode(sb) == POLICY_NONE)
-        timer_arm(&sb->net_later, LATER_NS);
-    free(j);
+    joint_end(j);
 }
 
 static void joint_box(void *arg, struct box *b, const struct err *e)
@@ -106,6 +114,7 @@ static void begin(void *arg, const struct err *e)
         free(j);
         return;
     }
+    network_keep_ca(sb);
     j->creating = sb->state == SB_CREATING || sandbox_rolling_back(sb);
     j->box_pending = true;
     if (network_mode(sb) != POLICY_NONE) {
@@ -127,15 +136,27 @@ void sandbox_configure(struct sandbox *sb, box_cb *cb, void *arg)
     presets_load(sb->core, (const char *const *)sb->net->preset, sb->net->npresets, begin, j);
 }
 
-/* ---- a live change -------------------------------------------------------------------------------------------------- */
+/* ---- a change ------------------------------------------------------------------------------------------------------- */
 
-struct change { struct core *core; char id[22]; struct network *next; struct kv values; network_cb *cb; void *arg; bool env; };
+struct change {
+    struct core *core;
+    char id[22];
+    struct network *next;
+    struct kv values;
+    network_cb *cb;
+    void *arg;
+    bool env, trusted; /* its environment changes with it; the certificate is inside */
+};
 
 static void change_over(struct change *g, const struct err *e, uint64_t cut)
 {
     struct sandbox *sb = map_get(&g->core->sandboxes, g->id);
-    if (sb)
+    if (sb) {
         sb->net_changing = false;
+        if (e && sb->box && !sb->box->removing && e->code != E_CANCELED)
+            to_gate(sb, sb->net, NULL, NULL); /* what was in force stays so */
+        secrets_of_sandbox_drop(sb->core, sb->id, sb->net->text);
+    }
     g->cb(g->arg, e, cut);
     network_delete(g->next);
     network_values_free(&g->values);
@@ -149,6 +170,9 @@ static void keep(struct change *g, struct sandbox *sb)
     network_delete(sb->net);
     sb->net = take_ptr(&g->next);
     kv_set(&sb->options, S(NETWORK_OPT), str_of(sb->net->text));
+    network_keep_ca(sb);
+    if (g->env && !(g->trusted && is_live(sb)))
+        kv_set(&sb->options, S(NETWORK_OPT_DUE), S("1"));
     sandbox_store(sb, NULL, NULL);
     auto_buf b = {0};
     struct jw w;
@@ -157,11 +181,45 @@ static void keep(struct change *g, struct sandbox *sb)
     event_emit(sb->core, "network.policy", sb->id, b.p);
 }
 
-static void change_env_set(void *arg, struct box *b, const struct err *e)
+static void env_set(void *arg, struct box *b, const struct err *e)
 {
     (void)arg, (void)b;
     if (e)
         log_warn("network: the sandbox's environment: %s", e->msg);
+}
+
+struct waking { struct core *core; char id[22]; void (*cb)(void *arg); void *arg; };
+
+static void wake_trusted(void *arg, const struct err *e)
+{
+    struct waking w = *(struct waking *)arg;
+    struct sandbox *sb = map_get(&w.core->sandboxes, w.id);
+    free(arg);
+    if (e)
+        log_warn("sandbox %s: network: %s", w.id, e->msg); /* the next time it wakes up it is tried again */
+    else if (sb && is_live(sb)) {
+        kv_set(&sb->options, S(NETWORK_OPT_DUE), S(""));
+        sandbox_store(sb, NULL, NULL);
+        sandbox_tell_identity(sb, env_set, NULL);
+    }
+    if (w.cb)
+        w.cb(w.arg);
+}
+
+bool network_wake(struct sandbox *sb, void (*cb)(void *arg), void *arg)
+{
+    const char *due = kv_get(&sb->options, NETWORK_OPT_DUE);
+    struct err e;
+    if (!due || !*due || !is_live(sb))
+        return false;
+    struct waking *w = xcalloc(1, sizeof *w);
+    *w = (struct waking){.core = sb->core, .cb = cb, .arg = arg};
+    memcpy(w->id, sb->id, sizeof w->id);
+    if (!sb->net->ca_cert)
+        wake_trusted(w, NULL);
+    else if (trust_install(sb->box->agent, sb->net->ca_cert, wake_trusted, w, &e))
+        wake_trusted(w, &e);
+    return true;
 }
 
 static void change_in_force(void *arg, const struct err *e, uint64_t cut)
@@ -177,14 +235,12 @@ static void change_in_force(void *arg, const struct err *e, uint64_t cut)
     /* closing needs nobody: without a gate nothing leaves anyway */
     bool closes = e && e->code == E_UNAVAILABLE && policy_mode(g->next->policy) == POLICY_NONE;
     if (e && !closes) {
-        if (is_live(sb) && e->code != E_CANCELED)
-            to_gate(sb, sb->net, NULL, NULL); /* what was in force stays so */
         change_over(g, e, 0);
         return;
     }
     keep(g, sb);
-    if (g->env && is_live(sb))
-        sandbox_tell_identity(sb, change_env_set, NULL);
+    if (!network_wake(sb, NULL, NULL) && g->env && is_live(sb))
+        sandbox_tell_identity(sb, env_set, NULL);
     change_over(g, NULL, cut);
 }
 
@@ -193,8 +249,8 @@ static void change_trusted(void *arg, const struct err *e)
     struct change *g = arg;
     struct sandbox *sb = map_get(&g->core->sandboxes, g->id);
     struct err gone;
-    if (!e && (!sb || !is_live(sb))) {
-        err_set(&gone, E_GONE, "the sandbox ended meanwhile");
+    if (!e && (!sb || !sb->box || sb->box->removing)) {
+        err_set(&gone, E_GONE, "the sandbox ended, or was paused, meanwhile");
         e = &gone;
     }
     if (e) {
@@ -203,6 +259,20 @@ static void change_trusted(void *arg, const struct err *e)
     }
     network_keep_values(sb, &g->values);
     to_gate(sb, g->next, change_in_force, g);
+}
+
+static void trust_installed(void *arg, const struct err *e)
+{
+    struct change *g = arg;
+    g->trusted = !e;
+    change_trusted(g, e);
+}
+
+static void change_begin(void *arg, const struct err *e);
+static void change_settled(void *arg, struct sandbox *sb, const struct err *e)
+{
+    (void)sb, (void)e;
+    change_begin(arg, NULL);
 }
 
 static void change_begin(void *arg, const struct err *e)
@@ -214,22 +284,26 @@ static void change_begin(void *arg, const struct err *e)
         why = *e;
     else if (!sb || sb->state == SB_GONE || sb->state == SB_STOPPING || sb->state == SB_FAILED)
         err_set(&why, E_GONE, "the sandbox ended meanwhile");
-    bool had = sb && g->next->ca_cert;
+    else if (sb->transit) { /* what is half asleep may have been given the old policy already */
+        transit_wait(sb->transit, change_settled, g, true);
+        return;
+    }
     if (why.code || network_need_ca(sb, g->next, &why)) {
         change_over(g, &why, 0);
         return;
     }
-    if (!is_live(sb)) { /* paused: it counts when it wakes up */
+    bool new_ca = g->next->ca_cert && !sb->net->ca_cert;
+    g->env = g->next->npresets || new_ca;
+    g->trusted = !new_ca;
+    if (!sb->box) { /* paused, on disk: the gate is told when it wakes up */
         network_keep_values(sb, &g->values);
         keep(g, sb);
         change_over(g, NULL, 0);
-        return;
-    }
-    g->env = g->next->npresets || (g->next->ca_cert && !had);
-    if (!g->next->ca_cert || had)
+    } else if (g->trusted || !is_live(sb)) { /* in standby it is the gate's at once; what belongs inside is brought when it wakes up */
         change_trusted(g, NULL);
-    else if (trust_install(sb->box->agent, g->next->ca_cert, change_trusted, g, &why))
+    } else if (trust_install(sb->box->agent, g->next->ca_cert, trust_installed, g, &why)) {
         change_over(g, &why, 0);
+    }
 }
 
 int network_set(struct sandbox *sb, const struct network_spec *s, network_cb *cb, void *arg, struct err *e)

@@ -50,9 +50,10 @@ static int put_inject(struct core *c, struct jw *w, struct json *v, struct kv *v
         jw_raw(w, (struct str){text.p, text.n});
     }
     if (literal.p) {
+        const char *fault = secret_value_fault(literal);
         char made[22];
-        if (!literal.n || literal.n > GATE_SECRET_MAX)
-            return json_fail(json_get(v, "value"), e, "1 to 8192 bytes");
+        if (fault)
+            return json_fail(json_get(v, "value"), e, fault);
         id_make('x', made);
         kv_set(values, str_of(made), literal);
         jw_kv_str(w, "secret", made);
@@ -162,6 +163,8 @@ int network_parse(struct core *c, struct json *obj, struct network_spec *ret, st
         obj = none = json_parse_obj("{}", 2, e);
     int rc = read_presets(c, obj, NULL, e) || normalise(c, obj, &text, &ret->values, e) ? -1 : 0;
     ret->text = buf_take(&text);
+    if (!rc && ret->values.n > secrets_room(c))
+        rc = err_set(e, E_QUOTA, "network: values to inject are secrets too, and there are %d already", SECRETS_MAX);
     if (!rc && strlen(ret->text) > POLICY_TEXT_MAX / 2)
         rc = err_set(e, E_TOO_LARGE, "network: the policy is longer than %u bytes", POLICY_TEXT_MAX / 2);
     if (!rc) {
@@ -184,6 +187,8 @@ struct network *network_new(struct core *c, const char *text)
     n->text = xstrdup(text);
     if (!obj || read_presets(c, obj, n, &e) || !(n->policy = parse_policy(c, n, false, &e))) {
         log_error("a stored network policy is damaged and taken as none: %s", e.msg);
+        while (n->npresets)
+            free(n->preset[--n->npresets]);
         free(n->text);
         n->text = xstrdup("{\"mode\":\"none\"}");
         n->policy = policy_parse(n->text, strlen(n->text), 0, &e);

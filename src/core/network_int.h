@@ -5,7 +5,9 @@
 #include "core/network.h"
 #include "core/preset.h"
 
-#define NETWORK_OPT "network" /* among a sandbox's options: the client's form */
+/* Among a sandbox's options: */
+#define NETWORK_OPT     "network"        /* the client's form */
+#define NETWORK_OPT_DUE "network.due"    /* "1": the certificate and the environment that go with it are still to be brought in */
 
 struct network {
     char *text;             /* the client's form, checked */
@@ -23,6 +25,7 @@ void network_gate_form(struct core *c, const struct network *n, bool presets /* 
 
 /* network.c */
 int network_need_ca(struct sandbox *sb, struct network *n, struct err *e); /* makes one if there is something to look into */
+void network_keep_ca(struct sandbox *sb); /* with its row, for the rest of its life: once the policy that needs it counts */
 void network_load_ca(struct sandbox *sb, struct network *n);
 void network_keep_values(struct sandbox *sb, const struct kv *values);
 

@@ -5,6 +5,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "core/agent.h"
+#include "core/network.h"
 #include "core/prime.h"
 #include "core/quota.h"
 #include "core/template.h"
@@ -71,6 +72,14 @@ static void resume_stored(void *arg, const struct err *e)
     transit_end(t, NULL);
 }
 
+static void brought_in(void *arg)
+{
+    struct transit *t = arg;
+    struct sandbox *sb = transit_owner(t);
+    if (transit_back(t) && sb)
+        sandbox_store(sb, resume_stored, transit_hold(t));
+}
+
 /* User code runs. */
 static void awake(struct transit *t)
 {
@@ -90,7 +99,8 @@ static void awake(struct transit *t)
     sb->start_ms = (double)(clock_mono() - t->begun) / 1e6;
     if (saved)
         vm_saved_drop(sb->core->vmh, sb->box_id);
-    sandbox_store(sb, resume_stored, transit_hold(t));
+    if (!network_wake(sb, brought_in, transit_hold(t)))
+        brought_in(t);
 }
 
 static void thawed(void *arg, const struct err *e, struct rec r)

@@ -126,17 +126,28 @@ size_t secret_list(struct core *c, struct secret **ret, size_t max)
 
 /* ---- values ------------------------------------------------------------------------------------------------------- */
 
+const char *secret_value_fault(struct str v)
+{
+    if (!v.n || v.n > GATE_SECRET_MAX)
+        return "1 to 8192 bytes";
+    for (size_t i = 0; i < v.n; i++)
+        if ((unsigned char)v.p[i] < 0x20 || v.p[i] == 0x7f)
+            return "a header cannot hold control characters or line ends";
+    return NULL;
+}
+_Static_assert(GATE_SECRET_MAX == 8192, "the sentence says so");
+
+size_t secrets_room(const struct core *c) { return c->secrets->by_name.n < SECRETS_MAX ? SECRETS_MAX - c->secrets->by_name.n : 0; }
+
 int secret_put(struct core *c, const struct secret_spec *sp, void (*done)(void *arg, const struct err *e), void *arg, struct err *e)
 {
     struct secret *s = secret_find(c, sp->name);
     if (!secret_name_ok(sp->name))
         return err_set(e, E_INVALID, "name: must match [A-Za-z0-9][A-Za-z0-9_.-]{0,62}");
-    if (!sp->value.n || sp->value.n > GATE_SECRET_MAX)
-        return err_set(e, E_INVALID, "value: 1 to %u bytes", GATE_SECRET_MAX);
-    for (size_t i = 0; i < sp->value.n; i++)
-        if ((unsigned char)sp->value.p[i] < 0x20 || sp->value.p[i] == 0x7f)
-            return err_set(e, E_INVALID, "value: a header cannot hold control characters or line ends");
-    if (!s && c->secrets->by_name.n >= SECRETS_MAX)
+    const char *fault = secret_value_fault(sp->value);
+    if (fault)
+        return err_set(e, E_INVALID, "value: %s", fault);
+    if (!s && !secrets_room(c))
         return err_set(e, E_QUOTA, "there are %d secrets already", SECRETS_MAX);
     if (s && !sp->sandbox && *s->sandbox)
         return err_set(e, E_CONFLICT, "the name '%s' is taken", sp->name);
@@ -179,12 +190,12 @@ int secret_delete(struct core *c, const char *name, struct err *e)
     return 0;
 }
 
-void secrets_of_sandbox_drop(struct core *c, const char *sandbox)
+void secrets_of_sandbox_drop(struct core *c, const char *sandbox, const char *policy)
 {
     struct map_entry *en;
     for (size_t i = 0; c->secrets && (en = map_next(&c->secrets->by_name, &i));) {
         struct secret *s = en->value;
-        if (strcmp(s->sandbox, sandbox))
+        if (strcmp(s->sandbox, sandbox) || (policy && strstr(policy, s->name)))
             continue;
         map_del(&c->secrets->by_name, s->name);
         store_del_secret(c->store, s->name, NULL, NULL);

@@ -29,13 +29,15 @@ struct secret {
 struct secret_spec { const char *name; struct str value; uint64_t calls_max, bytes_max; const char *sandbox; /* NULL: an ordinary one */
                      const struct kv *metadata; /* NULL: as it was */ };
 bool secret_name_ok(const char *name); /* ^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$ */
+const char *secret_value_fault(struct str value); /* NULL: one that a header can hold; else what is wrong with it */
+size_t secrets_room(const struct core *c);        /* how many more there may be */
 
 int secrets_load(struct core *c, struct err *e);
 void secrets_free(struct core *c);
 /* New, or a new value for one that is there (its use counts on, unless the budget changed). Stored before done. */
 int secret_put(struct core *c, const struct secret_spec *s, void (*done)(void *arg, const struct err *e), void *arg, struct err *e);
 int secret_delete(struct core *c, const char *name, struct err *e);
-void secrets_of_sandbox_drop(struct core *c, const char *sandbox);
+void secrets_of_sandbox_drop(struct core *c, const char *sandbox, const char *policy /* those that it names stay; NULL: none does */);
 struct secret *secret_find(struct core *c, const char *name); /* NULL */
 struct secret *secret_find_id(struct core *c, const char *id); /* an ordinary one; NULL */
 size_t secret_list(struct core *c, struct secret **ret, size_t max); /* ordinary ones, by name */

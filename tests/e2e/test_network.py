@@ -1,9 +1,13 @@
 """What a sandbox may reach: policies, live changes, the log, presets, secrets, and the gate's own death."""
+import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
+import tempfile
 import threading
 
 import daemon
@@ -139,6 +143,29 @@ k.sendall(b'two'); print(k.recv(9), flush=True)
     equal(inside(box, "R['x'] = http('allowed.test')")["x"][0], 0)
     t.c.put(f"{box.p}/network", {"mode": "open"})
     equal(inside(box, "R['x'] = http('allowed.test')[0]")["x"], 200)
+
+
+@TIERS
+@gated
+@timeout(240)
+def a_change_while_paused_counts_on_waking(t):
+    """Also one that needs the gate's certificate inside, and also for a sandbox that never left memory."""
+    INJECT = {"allow": ["api.allowed.test"], "inject": [{"domain": "api.allowed.test", "header": "x-key", "value": "literal-4321"}]}
+    for how in ({"standby": True}, {"standby": False}):
+        box = t.box(network={"mode": "open"})
+        equal(inside(box, "R['x'] = http('allowed.test')[0]")["x"], 200)
+        box.pause(**how)
+        t.c.put(f"{box.p}/network", {"mode": "none"})
+        box.resume()
+        equal(inside(box, "R['x'] = http('allowed.test')")["x"][0], 0, f"closed while paused, {how}")
+        box.pause(**how)
+        t.c.put(f"{box.p}/network", INJECT)
+        box.resume()
+        r = box.exec(["sh", "-c", "curl -sS https://api.allowed.test/"], deadline=60)
+        equal(r.exit["code"], 0, f"{how} {r.stderr!r}")
+        equal(json.loads(r.text)["headers"]["x-key"], "*" * 12)
+        contains(box.ok(["env"]), "NODE_EXTRA_CA_CERTS=")
+        box.kill()
 
 
 @TIERS
@@ -322,6 +349,40 @@ def literal_values_and_live_injection(t):
     equal(json.loads(r.text)["headers"]["x-key"], "*" * 13)
     true(any(b"literal-98765" in h["data"] for h in o.hits))
     equal(t.c.get("/v1/secrets")["secrets"], [], "not among the named ones")
+
+
+def hidden_secrets(t):
+    with tempfile.TemporaryDirectory() as copy:  # the daemon has the original for itself
+        for f in ("state.db", "state.db-wal"):
+            shutil.copy(os.path.join(t.d.home, f), copy)
+        with contextlib.suppress(sqlite3.DatabaseError), contextlib.closing(sqlite3.connect(os.path.join(copy, "state.db"))) as db:  # copied in the middle of a write
+            return db.execute("SELECT count(*) FROM secrets WHERE sandbox > ''").fetchone()[0]
+
+
+@TIERS
+@gated
+@timeout(120)
+def a_change_that_fails_leaves_nothing(t):
+    """Neither its value, nor the belief that its certificate is inside already."""
+    def put(value):
+        return t.c.put(f"{box.p}/network", {"allow": ["api.allowed.test"], "inject": [{"domain": "api.allowed.test", "header": "x-key", "value": value}]}, deadline=60)
+    box = t.box(network={"allow": ["api.allowed.test"]})
+    pid = t.d.pids("hutch-egress")[0]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        refuses("unavailable timeout", put, "literal-1")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    lacks(t.c.get(f"{box.p}/network"), "inject")
+    until(lambda: hidden_secrets(t) == 0, 20, "its value is gone")
+    put("literal-2")
+    contains(box.ok(["env"]), "NODE_EXTRA_CA_CERTS=")
+    put("literal-3")
+    put("literal-4")
+    until(lambda: hidden_secrets(t) == 1, 20, "only the value in use is kept")
+    r = box.exec(["curl", "-sS", "https://api.allowed.test/"], deadline=60)
+    equal(json.loads(r.text)["headers"]["x-key"], "*" * 9, repr(r.stderr))
+    refuses("invalid", put, "two\nlines")
 
 
 @plain
