@@ -1,4 +1,4 @@
-/* Contexts and cells, for context.c and eval.c only. */
+/* Contexts and cells, for context.c, context_kernel.c, context_calls.c and eval.c only. */
 #pragma once
 #include "base/buf.h"
 #include "base/list.h"
@@ -64,11 +64,20 @@ struct ask;
 typedef void ask_fn(void *arg, struct contexts *cs, const struct err *e);
 struct ask *contexts_ask(struct sandbox *sb, ask_fn *fn, void *arg, struct err *e); /* NULL + e: refused */
 void contexts_unask(struct ask *a);
+void context_uuid(const unsigned char bytes[16], char out[CONTEXT_ID]);
+struct context *context_add(struct contexts *cs, enum language l, const char *id /* NULL: the default */);
+void context_forget(struct context *cx); /* later: it may be in use */
+bool context_full(const struct contexts *cs, struct err *e); /* E_QUOTA */
 struct context *context_find(struct contexts *cs, const char *id, struct err *e);
 struct context *context_default(struct contexts *cs, enum language l, struct err *e);
 void context_fill(const struct context *cx, struct context_info *ret);
+/* context_kernel.c */
 void context_push(struct context *cx); /* start what can be started */
+void context_wait(struct context *cx, context_cb *cb, void *arg); /* until its kernel is ready */
+void context_tell(struct context *cx, const struct err *e); /* who waits for that */
+void context_fail_queue(struct context *cx, const struct err *e);
 void context_kill(struct context *cx, const struct err *why); /* its kernel; a cell that runs is lost */
+void context_grace(void *context); /* of its timer */
 /* eval.c */
 void eval_begin(struct eval *v);                                    /* it is the context's cell now */
 void eval_event(struct eval *v, const struct kernel_event *ev);

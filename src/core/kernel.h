@@ -1,7 +1,7 @@
 /* One kernel process in a sandbox: started or found, then lines of JSON both
  * ways (share/kernels/README.md). Nothing it says is trusted: lines are
  * bounded, anything malformed is ignored, and what a cell may send in all is
- * the cell's business (core/context.c). Main loop only.
+ * the cell's business (core/eval.c). Main loop only.
  *
  * `ended` is the last callback and frees it; kernel_kill and kernel_leave are
  * the other ways: after those no callback comes. No callback comes before the

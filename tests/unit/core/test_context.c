@@ -82,6 +82,19 @@ int kernels_ensure(struct core *c, struct agent *a, void (*cb)(void *, const str
     return 0;
 }
 void kernels_command(struct core *c, enum language l, bool warm, struct kernel_cmd *ret) { (void)c, (void)l, (void)warm; *ret = (struct kernel_cmd){.argv = {"k"}}; }
+struct sandbox_ref *sandbox_ref_new(struct sandbox *s)
+{
+    struct sandbox_ref *r = xcalloc(1, sizeof *r);
+    r->core = s->core;
+    memcpy(r->id, s->id, sizeof r->id);
+    return r;
+}
+struct sandbox_ref sandbox_ref_take(void *ref)
+{
+    struct sandbox_ref r = *(struct sandbox_ref *)ref;
+    free(ref);
+    return r;
+}
 struct loop *core_loop(struct core *c) { return c->loop; }
 
 /* ---- driving ---- */
