@@ -1,4 +1,4 @@
-/* Inside of pause.c, resume.c, snapshot_take.c, rollback.c and transit.c: what is under way with a sandbox.
+/* Inside of pause.c, resume.c, snapshot_take*.c, rollback.c, transit.c and network_force.c (which waits): what is under way with a sandbox.
  *
  * A transition belongs to its sandbox and ends exactly once (transit_end): done,
  * failed, or aborted because the sandbox is killed or lost. Agent calls, vm
