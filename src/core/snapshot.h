@@ -97,12 +97,13 @@ void snapshots_recover(struct core *c);              /* after adoption */
 void snapshots_collect(struct core *c);              /* something that stood on one may be gone */
 void snapshots_free(struct core *c);
 
-/* -- of snapshot.c, snapshot_take.c and pack_import.c alone -- */
+/* -- of snapshot*.c and pack_import.c alone -- */
 int snapshot_name_free(struct core *c, const char *name /* NULL: always */, struct err *e);
 struct snapshot *snapshot_add(struct core *c, const struct snapshot *like); /* a copy, made from elsewhere; `making` */
 struct snapshot *snapshot_new(struct sandbox *sb, const struct snapshot_spec *how);
 void snapshot_note_volumes(struct snapshot *s, const struct sandbox *sb);
 int snapshot_volumes_fit(const struct snapshot *s, const struct sandbox *sb, struct err *e); /* the sandbox still has those of its memory */
 void snapshot_store(struct snapshot *s, void (*done)(void *arg, const struct err *e), void *arg);
+int snapshot_from_json(struct snapshot *s, const char *text, struct err *e); /* of its row; s is half filled after -1 */
 void snapshot_forget(struct snapshot *s); /* it did not come to be */
 void snapshot_made(struct snapshot *s, uint32_t keep_last);
