@@ -41,3 +41,5 @@ struct policy {
 bool scope_port(const struct scope *s, uint16_t port);
 bool scope_l7(const struct scope *s);
 bool scope_request(const struct scope *s, struct str method, struct str path); /* methods and paths */
+const char *policy_protocol_name(uint8_t bits);
+char *policy_rule_text(const struct rule *r); /* its pattern with its port, as where it has no id; the caller's */

@@ -1,10 +1,8 @@
-/* The JSON form of a policy: in, and out again in canonical form. */
+/* The JSON form of a policy, read. */
 #include "base/buf.h"
 #include "gate/policy_int.h"
 #include "http/parse.h"
 #include "json/read.h"
-#include "json/write.h"
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,7 +52,7 @@ void policy_unref(struct policy *p)
     free(p);
 }
 
-/* ---- in ------------------------------------------------------------------------------------------------------- */
+/* ---- what it is made of ---------------------------------------------------------------------------------------- */
 
 static bool port_word(struct str s, struct port_range *ret)
 {
@@ -134,7 +132,7 @@ static int scope_parse(struct json *obj, struct scope *s, bool l7, struct err *e
         return 0;
     if (words(obj, "methods", s->method, &s->nmethods, method_ok, "not a method in capitals", e))
         return -1;
-    return words(obj, "paths", s->path, &s->npaths, path_ok, "not a path that begins with / or */", e);
+    return words(obj, "paths", s->path, &s->npaths, path_ok, "not a path that begins with /, =/ or */", e);
 }
 
 static bool rule_target(struct rule *r, struct str s)
@@ -163,7 +161,7 @@ static bool rule_shorthand(struct rule *r, struct str s)
     return true;
 }
 
-static const char *protocol_name(uint8_t bits)
+const char *policy_protocol_name(uint8_t bits)
 {
     for (size_t i = 0; i < sizeof protocols / sizeof *protocols; i++)
         if (protocols[i].bits == bits)
@@ -232,7 +230,7 @@ static void rule_defaults(struct rule *r, bool deny)
         r->scope.nports = 2;
     }
 }
-static char *rule_text(const struct rule *r)
+char *policy_rule_text(const struct rule *r)
 {
     struct buf b = {0};
     char cidr[IP_TEXT];
@@ -260,7 +258,7 @@ static int rule_parse(struct json *v, struct rule *r, bool deny, struct err *e)
             return json_fail(v, e, "not a host name, address or range (example.org, *.example.org, 192.0.2.0/24, host:port)");
     }
     rule_defaults(r, deny);
-    r->text = id ? id : rule_text(r);
+    r->text = id ? id : policy_rule_text(r);
     return 0;
 }
 
@@ -444,106 +442,4 @@ struct policy *policy_parse(const char *json, size_t n, unsigned flags, struct e
         return policy_from_json(NULL, flags, e);
     auto_json j = json_parse_obj(json, n, e);
     return j ? policy_from_json(j, flags, e) : NULL;
-}
-
-/* ---- out ------------------------------------------------------------------------------------------------------ */
-
-static void scope_write(struct jw *w, const struct scope *s)
-{
-    if (s->nports) {
-        jw_kv_arr(w, "ports");
-        for (int i = 0; i < s->nports; i++) {
-            char range[16];
-            (void)snprintf(range, sizeof range, "%u-%u", s->port[i].from, s->port[i].to);
-            if (s->port[i].from == s->port[i].to)
-                jw_u64(w, s->port[i].from);
-            else
-                jw_strz(w, range);
-        }
-        jw_end(w);
-    }
-    if (s->nmethods) {
-        jw_kv_arr(w, "methods");
-        for (int i = 0; i < s->nmethods; i++)
-            jw_strz(w, s->method[i]);
-        jw_end(w);
-    }
-    if (s->npaths) {
-        jw_kv_arr(w, "paths");
-        for (int i = 0; i < s->npaths; i++)
-            jw_strz(w, s->path[i]);
-        jw_end(w);
-    }
-}
-static void rule_write(struct jw *w, const struct rule *r)
-{
-    char text[IP_TEXT];
-    jw_obj(w);
-    if (r->domain)
-        jw_kv_str(w, "domain", r->domain);
-    else {
-        cidr_text(&r->cidr, text);
-        jw_kv_str(w, "cidr", text);
-    }
-    scope_write(w, &r->scope);
-    jw_kv_str(w, "protocol", protocol_name(r->protocol));
-    if (r->final)
-        jw_kv_bool(w, "final", true);
-    char *plain = rule_text(r);
-    if (strcmp(plain, r->text))
-        jw_kv_str(w, "id", r->text);
-    free(plain);
-    jw_end(w);
-}
-static void inject_write(struct jw *w, const struct inject *j)
-{
-    jw_obj(w);
-    jw_kv_str(w, "domain", j->domain);
-    scope_write(w, &j->scope);
-    jw_kv_str(w, "secret", j->secret);
-    if (j->header) {
-        jw_kv_str(w, "header", j->header);
-        jw_kv_str(w, "format", j->format);
-    } else
-        jw_kv_str(w, "placeholder", j->placeholder);
-    jw_end(w);
-}
-
-void policy_write(const struct policy *p, struct buf *out)
-{
-    struct jw w;
-    jw_init(&w, out);
-    jw_obj(&w);
-    jw_kv_str(&w, "mode", mode_names[p->mode]);
-    jw_kv_arr(&w, "allow");
-    for (size_t i = 0; i < p->nallow; i++)
-        rule_write(&w, &p->allow[i]);
-    jw_end(&w);
-    jw_kv_arr(&w, "deny");
-    for (size_t i = 0; i < p->ndeny; i++)
-        rule_write(&w, &p->deny[i]);
-    jw_end(&w);
-    if (p->ninject) {
-        jw_kv_arr(&w, "inject");
-        for (size_t i = 0; i < p->ninject; i++)
-            inject_write(&w, &p->inject[i]);
-        jw_end(&w);
-    }
-    if (p->nprivate) {
-        jw_kv_arr(&w, "private");
-        for (size_t i = 0; i < p->nprivate; i++) {
-            char text[IP_TEXT];
-            cidr_text(&p->open_private[i], text);
-            jw_strz(&w, text);
-        }
-        jw_end(&w);
-    }
-    const struct policy_limits *l = &p->limits;
-    jw_kv_obj(&w, "limits");
-    jw_kv_u64(&w, "connections", l->connections);
-    jw_kv_u64(&w, "bytes_per_second", l->bytes_per_second);
-    jw_kv_u64(&w, "bytes", l->bytes);
-    jw_kv_u64(&w, "dns_per_second", l->dns_per_second);
-    jw_end(&w);
-    jw_end(&w);
 }
