@@ -153,8 +153,12 @@ http_handler e2b_logs, e2b_logs_v2;
 void metrics_start(struct e2b *x);
 void metrics_stop(struct e2b *x);
 http_handler e2b_templates, e2b_template_get, e2b_template_patch, e2b_template_delete, e2b_template_alias, e2b_template_tags, e2b_tags_set, e2b_tags_del;
-http_handler e2b_template_new, e2b_build_file, e2b_build_upload, e2b_build_start;
+http_handler e2b_template_new, e2b_build_start;
+struct e2b_template *e2b_find_template(struct http_stream *s, struct api *a); /* of {tid}; NULL: the 404 is out */
 struct e2b_build *e2b_find_build(struct http_stream *s, struct api *a); /* of {tid} and {bid}; NULL: the 404 is out */
+/* -- build_files.c -- */
+http_handler e2b_build_file, e2b_build_upload;
+int e2b_build_context(struct api *a, const struct kv *files /* by hash */, struct err *e); /* a tar of these; the caller's. Blocks */
 /* -- build_status.c -- */
 const char *build_state_name(enum build_state s);
 http_handler e2b_build_status, e2b_build_logs;
