@@ -41,3 +41,8 @@ void fuse_sent(struct fuse *f, size_t n);
 int fuse_reply(struct fuse *f, const void *p, size_t n) __attribute__((warn_unused_result)); /* one whole reply; -1: nonsense */
 void fuse_connected(struct fuse *f);    /* to a server that knows nothing */
 void fuse_disconnected(struct fuse *f);
+
+/* -- of fuse.c and fuse_local.c alone -- */
+struct fuse_in_header;
+bool fuse_local(struct fuse *f, const struct fuse_in_header *in, const unsigned char *body, size_t n); /* true: it is dealt with */
+void fuse_answer(struct fuse *f, uint64_t unique, int error, const void *p, size_t n /* up to 128 */);
