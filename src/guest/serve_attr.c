@@ -8,6 +8,15 @@
 #define XATTR_MAX 65536u
 
 /* Whoever writes without being root takes set-id bits away. */
+void serve_put_attr(struct fuse_attr *a, const struct stat *st)
+{
+    *a = (struct fuse_attr){.ino = st->st_ino, .size = (uint64_t)st->st_size, .blocks = (uint64_t)st->st_blocks,
+                            .atime = (uint64_t)st->st_atim.tv_sec, .mtime = (uint64_t)st->st_mtim.tv_sec, .ctime = (uint64_t)st->st_ctim.tv_sec,
+                            .atimensec = (uint32_t)st->st_atim.tv_nsec, .mtimensec = (uint32_t)st->st_mtim.tv_nsec,
+                            .ctimensec = (uint32_t)st->st_ctim.tv_nsec, .mode = st->st_mode, .nlink = (uint32_t)st->st_nlink, .uid = st->st_uid,
+                            .gid = st->st_gid, .rdev = 0, .blksize = (uint32_t)st->st_blksize};
+}
+
 void serve_drop_setid(int fd)
 {
     struct stat st;
@@ -41,7 +50,7 @@ int serve_getattr(struct ask *q)
 static int truncate_at(const struct spot *p, const struct fuse_setattr_in *b)
 {
     struct stat st;
-    auto_fd fd = serve_open_below(p->dir, p->base, O_WRONLY | O_NONBLOCK | O_NOCTTY);
+    auto_fd fd = serve_open_below(p->dir, p->base, O_WRONLY | O_NONBLOCK | O_NOCTTY, 0);
     if (fd < 0)
         return fd;
     if (fstat(fd, &st) || !S_ISREG(st.st_mode))
@@ -134,7 +143,7 @@ static int xattr_fd(struct ask *q)
         return rc;
     if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
         return -EPERM;
-    return serve_open_below(p.dir, p.base, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    return serve_open_below(p.dir, p.base, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
 }
 
 /* The NUL-terminated name behind the fixed part; NULL: not one we take. */

@@ -449,6 +449,27 @@ TEST(serve, stays_below_its_root)
     CHECK(!system(cmd));
 }
 
+TEST(serve, who_may_only_read_changes_no_mode)
+{
+    struct serve s;
+    auto_buf out = {0};
+    struct stat st;
+    strcpy(vol, "/tmp/hutch-serve-XXXXXX");
+    CHECK(mkdtemp(vol));
+    int root = open(vol, O_RDONLY | O_DIRECTORY), fd = open(under("f"), O_WRONLY | O_CREAT | O_CLOEXEC, 0755);
+    CHECK(root >= 0 && fd >= 0 && !fchmod(fd, 04755) && !close(fd));
+    for (int writable = 0; writable < 2; writable++) {
+        struct fuse_open_in o = {.flags = writable ? O_RDWR : O_RDONLY, .open_flags = FUSE_OPEN_KILL_SUIDGID};
+        serve_init(&s, root, !writable);
+        CHECK_INT(say(&s, FUSE_OPEN, "f", &o, sizeof o, 1, &out), 0);
+        CHECK(!stat(under("f"), &st));
+        CHECK_INT(st.st_mode & 07777, writable ? 0755 : 04755);
+        serve_fini(&s);
+    }
+    close(root);
+    CHECK(!unlink(under("f")) && !rmdir(vol));
+}
+
 TEST(serve, malformed_messages)
 {
     struct serve s;
