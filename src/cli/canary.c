@@ -342,12 +342,10 @@ static char *policy_text(struct json *net)
     jw_init(&w, &b);
     jw_obj(&w);
     for (void *it = json_first(net); it; it = json_next(net, it)) {
-        auto_buf text = {0};
         if (str_eqz(json_iter_key(it), "inject") || str_eqz(json_iter_key(it), "limited") || str_eqz(json_iter_key(it), "leads_to"))
             continue;
-        json_dump(json_iter_value(net, it), &text);
         jw_key_str(&w, json_iter_key(it));
-        jw_raw(&w, (struct str){text.p, text.n});
+        jw_json(&w, json_iter_value(net, it));
     }
     jw_end(&w);
     return buf_take(&b);

@@ -204,10 +204,8 @@ void network_put(struct jw *w, const struct sandbox *sb)
     char say[NETWORK_LIMITED_TEXT];
     jw_obj(w);
     for (void *it = obj ? json_first(obj) : NULL; it; it = json_next(obj, it)) {
-        auto_buf text = {0};
-        json_dump(json_iter_value(obj, it), &text);
         jw_key_str(w, json_iter_key(it));
-        jw_raw(w, (struct str){text.p, text.n});
+        jw_json(w, json_iter_value(obj, it));
     }
     put_leads_to(w, sb);
     if (network_limited(sb, say))

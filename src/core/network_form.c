@@ -42,12 +42,10 @@ static int put_inject(struct core *c, struct jw *w, struct json *v, struct kv *v
         return json_fail(json_get(v, "secret"), e, "there is no such secret");
     jw_obj(w);
     for (void *it = json_first(v); it; it = json_next(v, it)) {
-        auto_buf text = {0};
         if (str_eqz(json_iter_key(it), "value"))
             continue;
-        json_dump(json_iter_value(v, it), &text);
         jw_key_str(w, json_iter_key(it));
-        jw_raw(w, (struct str){text.p, text.n});
+        jw_json(w, json_iter_value(v, it));
     }
     if (literal.p) {
         const char *fault = secret_value_fault(literal);
@@ -84,7 +82,6 @@ static int normalise(struct core *c, struct json *obj, struct buf *out, struct k
         jw_kv_str(&w, "mode", some ? "allow" : "none");
     for (void *it = json_first(obj); it; it = json_next(obj, it)) {
         struct json *v = json_iter_value(obj, it);
-        auto_buf text = {0};
         if (json_kind(v) == JSON_NIL || str_eqz(json_iter_key(it), "limited") || str_eqz(json_iter_key(it), "leads_to")) /* of our own rendering */
             continue;
         jw_key_str(&w, json_iter_key(it));
@@ -93,8 +90,7 @@ static int normalise(struct core *c, struct json *obj, struct buf *out, struct k
                 return -1;
             continue;
         }
-        json_dump(v, &text);
-        jw_raw(&w, (struct str){text.p, text.n});
+        jw_json(&w, v);
     }
     jw_end(&w);
     return 0;
@@ -110,18 +106,14 @@ void network_gate_form(struct core *c, const struct network *n, bool presets, st
     jw_init(&w, out);
     jw_obj(&w);
     for (void *it = obj ? json_first(obj) : NULL; it; it = json_next(obj, it)) {
-        auto_buf text = {0};
         if (str_eqz(json_iter_key(it), "presets") || str_eqz(json_iter_key(it), "allow"))
             continue;
-        json_dump(json_iter_value(obj, it), &text);
         jw_key_str(&w, json_iter_key(it));
-        jw_raw(&w, (struct str){text.p, text.n});
+        jw_json(&w, json_iter_value(obj, it));
     }
     jw_kv_arr(&w, "allow");
     for (size_t i = 0; i < json_len(allow); i++) {
-        auto_buf text = {0};
-        json_dump(json_at(allow, i), &text);
-        jw_raw(&w, (struct str){text.p, text.n});
+        jw_json(&w, json_at(allow, i));
     }
     for (size_t i = 0; presets && i < n->npresets; i++) {
         const struct preset *p = preset_get(c, n->preset[i]);

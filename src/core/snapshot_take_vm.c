@@ -44,10 +44,8 @@ static void as_before(struct transit *t)
     vm_saving_publish(k->saving, generation, published, k);
 }
 
-static void thawed(void *arg, const struct err *e, struct rec r)
+static void settled(struct transit *t, const struct err *e)
 {
-    struct transit *t = arg;
-    (void)r;
     if (t->over)
         return;
     if (e)
@@ -56,16 +54,16 @@ static void thawed(void *arg, const struct err *e, struct rec r)
         as_before(t);
 }
 
+static void thawed(void *arg, const struct err *e, struct rec r)
+{
+    (void)r;
+    settled(arg, e);
+}
+
 static void stands_again(void *arg, struct vm *vm, const struct err *e)
 {
-    struct transit *t = arg;
     (void)vm;
-    if (t->over)
-        return;
-    if (e)
-        lost(t, e);
-    else
-        as_before(t);
+    settled(arg, e);
 }
 
 static void continued(void *arg, struct vm *vm, const struct err *e)

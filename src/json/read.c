@@ -334,12 +334,16 @@ static void dump(struct jw *w, json_t *v)
     default: jw_null(w);
     }
 }
+void jw_json(struct jw *w, struct json *j)
+{
+    if (j)
+        dump(w, j->v);
+    else
+        jw_null(w);
+}
 void json_dump(struct json *j, struct buf *out)
 {
     struct jw w;
     jw_init(&w, out);
-    if (j)
-        dump(&w, j->v);
-    else
-        jw_null(&w);
+    jw_json(&w, j);
 }

@@ -30,6 +30,8 @@ void jw_f64(struct jw *w, double v); /* shortest that reads back equal; inf and 
 void jw_bool(struct jw *w, bool v);
 void jw_null(struct jw *w);
 void jw_raw(struct jw *w, struct str json); /* one value, already JSON */
+struct json;
+void jw_json(struct jw *w, struct json *j); /* one that was read, up to 32 levels of its own; NULL: null */
 void jw_base64(struct jw *w, const void *p, size_t n); /* as a string */
 
 void jw_kv_str(struct jw *w, const char *key, const char *v); /* NULL: null */

@@ -207,7 +207,6 @@ static bool is_egress(struct str key)
 static void put_members(struct jw *w, struct json *net, bool want_egress, bool want_ingress)
 {
     for (void *it = net ? json_first(net) : NULL; it; it = json_next(net, it)) {
-        auto_buf text = {0};
         struct str key = json_iter_key(it);
         if (!(is_egress(key) ? want_egress : want_ingress) || str_eqz(key, "allow_internet_access"))
             continue;
@@ -215,9 +214,8 @@ static void put_members(struct jw *w, struct json *net, bool want_egress, bool w
             put_masked(w, json_iter_value(net, it));
             continue;
         }
-        json_dump(json_iter_value(net, it), &text);
         jw_key_str(w, key);
-        jw_raw(w, (struct str){text.p, text.n});
+        jw_json(w, json_iter_value(net, it));
     }
 }
 
