@@ -48,7 +48,8 @@ int path_err(struct err *e, int sys, const char *path)
     }
 }
 
-/* Copies s to out without empty and "." parts; returns the length. */
+/* Adds s to the n bytes in out, without empty and "." parts; ".." takes the part before it away, as it is written, whatever
+ * links there are: what a path is called in answers is then what was meant. Returns the length. */
 static size_t tidy(char *out, size_t n, const char *s, size_t len)
 {
     for (size_t i = 0; i < len;) {
@@ -57,7 +58,10 @@ static size_t tidy(char *out, size_t n, const char *s, size_t len)
         size_t k = i;
         while (k < len && s[k] != '/')
             k++;
-        if (k > i && !(k == i + 1 && s[i] == '.')) {
+        if (k == i + 2 && s[i] == '.' && s[i + 1] == '.') {
+            while (n && out[--n] != '/')
+                ;
+        } else if (k > i && !(k == i + 1 && s[i] == '.')) {
             out[n++] = '/';
             memcpy(out + n, s + i, k - i);
             n += k - i;
@@ -161,7 +165,7 @@ int place_open(struct agent *a, struct rec r, uint8_t tag, bool parents, struct 
 
 int place_changeable(const struct place *p, struct err *e)
 {
-    if (!strcmp(p->base, ".") || !strcmp(p->base, ".."))
+    if (!strcmp(p->base, "."))
         return err_set(e, E_INVALID, "path '%.150s' cannot be removed or replaced", p->path);
     return 0;
 }

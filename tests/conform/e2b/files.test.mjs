@@ -43,6 +43,15 @@ describe('files', () => {
     assert.deepEqual([both.map((f) => f.name), await sbx.files.read('z2')], [['z1', 'z2'], 'two'])
     assert.equal(await sh('md5sum < z.txt; printf "abc%.0s" $(seq 500000) | md5sum'), await sh('md5sum < z.txt; md5sum < z.txt'))
   })
+  it('takes dots out of paths as they are written', async () => {
+    const info = await sbx.files.write('/home/user/not-there/../dots/./d.txt', 'dots')
+    assert.equal(info.path, '/home/user/dots/d.txt')
+    assert.equal(await sbx.files.read('neither/../../user/dots/d.txt'), 'dots')
+    assert.deepEqual((await sbx.files.list('/home/../home/user/dots')).map((e) => e.path), ['/home/user/dots/d.txt'])
+    assert.equal((await sbx.files.rename('dots/d.txt', 'dots/x/../e.txt')).path, '/home/user/dots/e.txt')
+    assert.equal(await sbx.files.exists('not-there'), false)
+    await sbx.files.remove('/home/user/not-there/../dots')
+  })
   it('moves a large file both ways', async () => {
     const data = new Uint8Array(12 << 20).fill(7)
     await sbx.files.write('big', data.buffer)

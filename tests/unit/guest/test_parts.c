@@ -125,7 +125,8 @@ TEST(path, absolute_forms)
     struct user u = {1000, 1000, "user", "/home/user", "/bin/sh"};
     static const struct { const char *in, *want; } t[] = {
         {"/", "/"}, {"//", "/"}, {"/.", "/"}, {"/a//b/./c/", "/a/b/c"}, {"x", "/home/user/x"}, {"~", "/home/user"},
-        {"~/y", "/home/user/y"}, {".", "/home/user"}, {"~x", "/home/user/~x"}, {"/a/../b", "/a/../b"}, {"...", "/home/user/..."},
+        {"~/y", "/home/user/y"}, {".", "/home/user"}, {"~x", "/home/user/~x"}, {"/a/../b", "/b"}, {"...", "/home/user/..."},
+        {"..", "/home"}, {"/..", "/"}, {"/../../x", "/x"}, {"/a/b/../../..", "/"}, {"../../../etc/./x/..", "/etc"}, {"/a/..b", "/a/..b"},
     };
     for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
         char *s = path_absolute(&u, str_of(t[i].in), "path", NULL);
