@@ -365,9 +365,12 @@ void snapshot_made(struct snapshot *s, uint32_t keep_last)
 
 /* ---- start and stop ---------------------------------------------------------------------------------------------- */
 
+struct loading { struct core *core; struct kv damaged; /* ids: nobody can use them, but they are not ours to delete */ };
+
 static int load_row(void *arg, const struct snapshot_row *r)
 {
-    struct core *c = arg;
+    struct loading *l = arg;
+    struct core *c = l->core;
     struct err e;
     if (!r->id || !id_ok(str_of(r->id)))
         return 0;
@@ -377,7 +380,8 @@ static int load_row(void *arg, const struct snapshot_row *r)
     s->name = r->name ? xstrdup(r->name) : NULL;
     s->created_ns = r->created_wall_ns;
     if (snapshot_from_json(s, r->json ? r->json : "", &e)) {
-        log_warn("snapshot %s: its row is damaged: %s", r->id, e.msg);
+        log_warn("snapshot %s: its row is damaged, so it is left out; its files stay: %s", r->id, e.msg);
+        kv_set(&l->damaged, str_of(r->id), S(""));
         snapshot_free(s);
         return 0;
     }
@@ -389,13 +393,13 @@ static int load_row(void *arg, const struct snapshot_row *r)
 }
 
 /* Nothing but what a row names. Blocks: at start. */
-static void sweep(struct core *c, int dir)
+static void sweep(struct core *c, int dir, const struct kv *damaged)
 {
     struct err e;
     int fd = dup(dir);
     DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
     for (struct dirent *de; d && (de = readdir(d));) {
-        if (!strcmp(de->d_name, ".") || !strcmp(de->d_name, "..") || map_get(&c->snapshots, de->d_name))
+        if (!strcmp(de->d_name, ".") || !strcmp(de->d_name, "..") || map_get(&c->snapshots, de->d_name) || kv_get(damaged, de->d_name))
             continue;
         if (tree_remove(dir, de->d_name, &e))
             log_warn("snapshots: %s", e.msg);
@@ -407,12 +411,14 @@ static void sweep(struct core *c, int dir)
 int snapshots_load(struct core *c, struct err *e)
 {
     struct map_entry *en;
+    struct loading l = {.core = c};
     timer_init(&c->snapshot_expiry, c->loop, on_expiry, c);
-    if (store_load_snapshots(c->store, load_row, c, e))
-        return -1;
     auto_fd dir = openat(c->home_fd, "snapshots", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (dir < 0)
-        return err_sys(e, errno, "opening snapshots");
+    int rc = dir < 0 ? err_sys(e, errno, "opening snapshots") : store_load_snapshots(c->store, load_row, &l, e);
+    if (rc) {
+        kv_free(&l.damaged);
+        return rc;
+    }
     for (size_t i = 0; (en = map_next(&c->snapshots, &i));) {
         struct snapshot *s = en->value;
         if (!faccessat(dir, s->id, F_OK, 0))
@@ -421,7 +427,8 @@ int snapshots_load(struct core *c, struct err *e)
         store_del_snapshot(c->store, s->id, NULL, NULL);
         snapshot_forget(s);
     }
-    sweep(c, dir);
+    sweep(c, dir, &l.damaged);
+    kv_free(&l.damaged);
     return 0;
 }
 

@@ -1,5 +1,7 @@
 """Snapshots: taken of a running sandbox that goes on, made into any number of others, kept as long as something stands on them."""
+import contextlib
 import os
+import sqlite3
 import time
 
 from hutchtest import *
@@ -252,6 +254,35 @@ def expire_and_keep_the_last(t):
     kept = [t.snapshot(box, memory=False, keep_last=2)["id"] for _ in range(4)]
     equal(names(t), [kept[3], kept[2], "stays"])
     until(lambda: files_of(t) == sorted([kept[3], kept[2], t.c.get("/v1/snapshots/stays")["id"]]), 20, "their files went too")
+
+
+@plain
+@own_daemon()
+def one_whose_row_is_damaged_keeps_its_files(t):
+    box = t.create(isolation="container")
+    box.put("f", b"1")
+    ids = [box.snapshot(name=n)["id"] for n in ("good", "bad")]
+    box.kill()
+    t.d.sigkill()
+    with contextlib.closing(sqlite3.connect(t.d.home + "/state.db")) as db:
+        text = db.execute("SELECT json FROM snapshots WHERE name = 'bad'").fetchone()[0]
+        db.execute("UPDATE snapshots SET json = ? WHERE name = 'bad'", (text.replace('"container"', '"another"'),))
+        db.commit()
+    t.d.start(settle=False)
+    equal(names(t), ["good"])
+    equal(files_of(t), sorted(ids), "what this daemon cannot read may be another's")
+    t.d.sigkill()
+    with contextlib.closing(sqlite3.connect(t.d.home + "/state.db")) as db:
+        db.execute("UPDATE snapshots SET json = ? WHERE name = 'bad'", (text,))
+        db.commit()
+    t.d.start(settle=False)
+    equal(sorted(names(t)), ["bad", "good"])
+    kid = t.create(isolation="container", snapshot="bad")
+    equal(kid.get("f"), b"1")
+    kid.kill()
+    for n in ("good", "bad"):
+        t.c.delete(f"/v1/snapshots/{n}")
+    no_files(t)
 
 
 @tiers(*BOTH)
