@@ -1,5 +1,6 @@
 /* hutch eval: a cell in a sandbox's code context, or one program in an isolate. */
 #include "base/cleanup.h"
+#include "base/fd.h"
 #include "cli/cmds.h"
 #include "cli/eval.h"
 #include "cli/isolate.h"
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int post_shown(struct cli *x, const char *method, const char *target, const struct buf *body)
 {
@@ -19,20 +21,32 @@ static int post_shown(struct cli *x, const char *method, const char *target, con
     return 0;
 }
 
-static char *read_stdin(void)
+#define CODE_MAX (8u << 20)
+
+/* NULL + x->err: too much, or bytes that no program has; never a part of it. */
+static char *read_stdin(struct cli *x)
 {
-    struct buf b = {0};
-    char data[4096];
     size_t n;
-    while ((n = fread(data, 1, sizeof data, stdin)) > 0 && b.n < (8u << 20))
-        buf_put(&b, data, n);
-    buf_puts(&b, "");
-    return buf_take(&b);
+    char *all = fd_slurp(STDIN_FILENO, CODE_MAX, &n);
+    const char *nul = all ? memchr(all, 0, n) : NULL;
+    if (!all)
+        (void)err_set(&x->err, E_TOO_LARGE, "the program on standard input cannot be read, or is larger than %u MiB", CODE_MAX >> 20);
+    else if (nul)
+        (void)err_set(&x->err, E_INVALID, "the program on standard input is no text: byte %zu is NUL", (size_t)(nul - all));
+    if (!nul)
+        return all;
+    free(all);
+    return NULL;
 }
 
 static int exec_eval(struct cli *x, struct args *a)
 {
-    auto_free char *code = strcmp(a->v[0], "-") ? xstrdup(a->v[0]) : read_stdin();
+    bool from_stdin = !strcmp(a->v[0], "-");
+    if (from_stdin && !strcmp(args_str(a, "input", ""), "-"))
+        return cli_usage(x, "CODE and --input cannot both be '-': there is one standard input");
+    auto_free char *code = from_stdin ? read_stdin(x) : xstrdup(a->v[0]);
+    if (!code)
+        return cli_fail(x);
     if (isolate_asked(a))
         return isolate_run(x, a, args_str(a, "language", "python"), str_of(code), true);
     const char *in = args_str(a, "in", NULL);

@@ -149,7 +149,7 @@ int config_load(struct config *c, struct err *e)
         number(&c->max_sandboxes, "HUTCH_MAX_SANDBOXES", 1000, 1, 100000, e) ||
         number(&c->failed_keep_s, "HUTCH_FAILED_KEEP", 86400, 0, 31536000, e) ||
         number(&c->agent_silent_s, "HUTCH_AGENT_SILENT", 40, 4, 3600, e) ||
-        number(&c->isolate_memory_mib, "HUTCH_ISOLATE_MEMORY", 2048, 64, 1u << 20, e) ||
+        number(&c->isolate_memory_mib, "HUTCH_ISOLATE_MEMORY", 3072, 64, 1u << 20, e) ||
         number(&c->isolate_calls, "HUTCH_ISOLATE_CALLS", 16, 1, 64, e) || number(&c->isolate_idle_s, "HUTCH_ISOLATE_IDLE", 300, 1, 86400, e) ||
         number(&c->isolate_jails, "HUTCH_ISOLATE_JAILS", 32, 1, 1000, e) ||
         number(&c->def_memory_mib, "HUTCH_DEFAULT_MEMORY", 512, 128, 65536, e) ||

@@ -14,6 +14,7 @@
 #define GRACE_NS    (10 * NS_PER_S)  /* the warden ends a call in time; if it does not even say so, the jail is broken */
 #define QUEUE_MAX   1024             /* calls that wait, per jail */
 #define QUEUE_BYTES (64u << 20)      /* programs and inputs of those */
+#define COPY_MIB    12u              /* of a call: stack, page tables, pipes, payload */
 #define RESULT_ROOM (ISOLATE_VALUE_MAX + 65536)
 
 const char isolate_boundary[] = "shared host kernel: a new process per call in a jail without files, network or other programs; a seccomp list of a few dozen calls";
@@ -148,6 +149,8 @@ static void on_done(void *arg, const struct err *e, struct rec r)
         return;
     }
     j->answered = true;
+    if (rec_u64_or(r, TI_OWN_BYTES, 0))
+        j->own_mib = COPY_MIB + (uint32_t)((rec_u64_or(r, TI_OWN_BYTES, 0) & 0xffffffffff) >> 20);
     struct isolate_facts f = {.status = (int)(uint32_t)rec_u64_or(r, TI_STATUS, 0xff00), .cut = (unsigned)rec_u64_or(r, TI_CUT, 0),
                               .cpu_ns = (int64_t)rec_u64_or(r, TI_CPU_NS, 0), .rss = rec_u64_or(r, TI_RSS_BYTES, 0), .cpu_ms = k->cpu_ms,
                               .memory_mib = k->memory_mib, .timeout_ms = k->timeout_ms, .result = {k->result.p, k->result.n}, .err = {k->err.p, k->err.n}};
@@ -196,6 +199,14 @@ static int send_call(struct isolate_call *k, struct err *e)
     return 0;
 }
 
+/* Beside its limit a call has what it writes to of the interpreter it was forked from. */
+static bool fits(const struct jail *j, const struct isolate_call *k)
+{
+    const struct config *cfg = &j->core->cfg;
+    uint64_t all = (uint64_t)j->memory_mib + k->memory_mib + (uint64_t)j->own_mib * (j->nrunning + 1);
+    return !j->nrunning || (j->nrunning < cfg->isolate_calls && all <= cfg->isolate_memory_mib);
+}
+
 /* In order of arrival: a large call at the head waits for room and is not overtaken. */
 void isolate_pump(struct jail *j)
 {
@@ -210,7 +221,7 @@ void isolate_pump(struct jail *j)
             isolate_call_fail(k, &e);
             continue;
         }
-        if (j->nrunning >= cfg->isolate_calls || j->memory_mib + k->memory_mib > cfg->isolate_memory_mib || used > may - k->memory_mib)
+        if (!fits(j, k) || used > may - k->memory_mib)
             break;
         if (send_call(k, &e))
             break; /* the agent is broken; jail_broken is on its way and answers all that wait. Not here: the caller does not expect it yet */

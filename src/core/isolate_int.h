@@ -20,7 +20,8 @@ struct jail {
     struct list waiting, running;
     size_t nwaiting, nrunning;
     size_t waiting_bytes;     /* of payloads */
-    uint32_t memory_mib;      /* promised to the calls that run */
+    uint32_t memory_mib;      /* promised to the calls that run, by their own limits */
+    uint32_t own_mib;         /* what each can take beside its limit: its copy of the interpreter; known once one has answered */
     int64_t used_ns;          /* when its last call began */
     struct timer idle;
     struct list removers;

@@ -12,7 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define OWN_MIB 320u /* the interpreter and its warden */
+#define OWN_MIB     512u /* the interpreter and its warden, and a copy of it: a call with all the memory there is runs alone */
+#define UNKNOWN_MIB 96u /* of a copy, until the warden has told */
 
 const char *const isolate_language[ISOLATE_LANGUAGES] = {"python", "js", "php", "ruby"};
 static const enum sp_language sp_language[ISOLATE_LANGUAGES] = {SP_LANG_PYTHON, SP_LANG_JS, SP_LANG_PHP, SP_LANG_RUBY};
@@ -133,7 +134,7 @@ static struct jail *jail_new(struct core *c, const struct template *t, unsigned 
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     id_make('b', j->id);
     memcpy(j->template_id, t->id, sizeof j->template_id);
-    j->core = c, j->lang = lang, j->pidfd = -1;
+    j->core = c, j->lang = lang, j->pidfd = -1, j->own_mib = UNKNOWN_MIB;
     list_init(&j->waiting), list_init(&j->running), list_init(&j->removers);
     timer_init(&j->idle, c->loop, on_idle, j);
     struct sp_req q = {.op = SP_ISOLATE_START};

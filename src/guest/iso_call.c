@@ -108,6 +108,7 @@ static void maybe_done(struct call *c)
         rec_put_u64(b, TI_CPU_NS, (uint64_t)c->end.cpu_ns);
         rec_put_u64(b, TI_WALL_NS, (uint64_t)(clock_mono() - c->t0));
         rec_put_u64(b, TI_RSS_BYTES, c->end.rss > own ? c->end.rss - own : 0);
+        rec_put_u64(b, TI_OWN_BYTES, a->iso->data);
         reply_send(a, o->s.id);
     }
     call_free(c);

@@ -141,8 +141,11 @@ static void on_sock(struct agent *a, struct io *io, uint32_t events)
         char path[32];
         (void)snprintf(path, sizeof path, "/proc/%d/statm", (int)x->zygote);
         auto_free char *statm = fd_slurp_at(AT_FDCWD, path, 256, NULL);
-        unsigned long size, resident, shared;
-        if (statm && sscanf(statm, "%lu %lu %lu", &size, &resident, &shared) == 3 && resident > shared)
+        unsigned long resident, shared, data;
+        x->rss = x->data = 0;
+        if (statm && sscanf(statm, "%*u %lu %lu %*u %*u %lu", &resident, &shared, &data) == 3)
+            x->data = (uint64_t)data << 12;
+        if (x->data && resident > shared)
             x->rss = (uint64_t)(resident - shared) << 12; /* a fork takes the private pages along; those of files come as they are used */
         x->ready = true;
         timer_stop(&a->loop, &x->start);

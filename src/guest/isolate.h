@@ -27,6 +27,7 @@ struct iso {
     pid_t zygote;            /* 0: none */
     bool ready;
     uint64_t rss;            /* bytes that a call begins with */
+    uint64_t data;           /* bytes that may be written in it: a call has them beside its limit, see own_data of zygote.c */
     struct io sock, err;     /* to the library; the interpreter's stderr until it is ready */
     char tail[512];          /* last words on it */
     unsigned ntail;

@@ -215,3 +215,40 @@ def neighbours(t):
             x.join()
     equal(wrong, [])
     equal(ev(t, "python", "2 + 2")["value"], 4)
+
+
+# Ruby writes to every page it can find that it already had (madvise with MADV_POPULATE_WRITE), then takes what its limit leaves.
+ALL_IT_CAN = """
+map = syscall(9, 0, 4096, 3, 0x22, -1, 0) >> 20 << 20
+heap = [[0].pack('L') * 100].pack('p').unpack1('Q') >> 20 << 20
+[[map, 130], [heap, 70]].each do |from, mib|
+  (-20..mib).each do |k|
+    syscall(28, from + (k << 20), 1 << 20, 23)
+  rescue SystemCallError
+    256.times { |i| syscall(28, from + (k << 20) + i * 4096, 4096, 23) rescue nil }
+  end
+end
+[1 << 20, 1 << 16].each { |size| loop { syscall(9, 0, size, 3, 0x8022, -1, 0) } rescue nil }
+sleep 3
+"""
+
+
+@plain
+@own_daemon(HUTCH_ISOLATE_MEMORY="1024", HUTCH_ISOLATE_CALLS="64")
+@timeout(150)
+def none_dies_for_the_others(t):
+    """A crowd of small calls, each of which takes its copy of the interpreter and all of its 16 MiB: none is killed for what they have together."""
+    if not any(x["name"] == "isolate" for x in t.c.get("/v1/templates")["templates"]):
+        skip("no template isolate: its packages could not be had")
+    equal(ev(t, "ruby", "1")["value"], 1)
+    out = []
+    threads = [threading.Thread(target=lambda: out.append(t.c.post("/v1/eval", {"language": "ruby", "code": ALL_IT_CAN, "memory_mib": 16, "timeout_ms": 60000}, deadline=140)))
+               for _ in range(48)]
+    for x in threads:
+        x.start()
+    for x in threads:
+        x.join()
+    equal([r["error"] for r in out if r["error"]], [])
+    equal(len(out), 48)
+    true(max(r["usage"]["memory_bytes"] for r in out) > 24 << 20, "that is more than their limit")
+    equal(ev(t, "ruby", "2", memory_mib=1024)["value"], 2, "one that wants all of it runs alone")

@@ -40,7 +40,7 @@ static const char *hint_of(enum isolate_end end)
     case ISOLATE_TIMEOUT: return "allow more with timeout_ms";
     case ISOLATE_CPU: return "allow more with cpu_ms";
     case ISOLATE_MEMORY: return "allow more with memory_mib";
-    case ISOLATE_OUTPUT_LIMIT: return "print and return less, or allow more with max_output";
+    case ISOLATE_OUTPUT_LIMIT: return "print less, or allow more with max_output; a value has its fixed limit";
     case ISOLATE_FORBIDDEN: return "an isolate has no files, network, threads or other programs; a sandbox has";
     default: return NULL;
     }

@@ -172,6 +172,7 @@ TEST(isolate, limits)
     r = run(&h, &l, "x = []\\nwhile True: x.append(bytearray(1 << 20))");
     CHECK(r.file.n > 2 && memmem(r.file.p, r.file.n, "\"memory\"", 8));
     CHECK(fact(&r, TI_RSS_BYTES) > 20u << 20 && fact(&r, TI_RSS_BYTES) < 64u << 20);
+    CHECK(fact(&r, TI_OWN_BYTES) > 4u << 20 && fact(&r, TI_OWN_BYTES) < 512u << 20); /* what it may take beside that */
     result_free(&r);
     r = run(&h, &usual, "1");
     CHECK(is(&r.file, "LV1"));
