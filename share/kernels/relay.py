@@ -8,10 +8,12 @@ caught. Before a control message of the interpreter is passed on, what lies in t
 Everything is one poll loop; SIGINT is for the interpreter (we are in its process group) and ignored here."""
 import base64
 import codecs
+import fcntl
 import os
 import select
 import signal
 import sys
+import termios
 from _json import encode_basestring_ascii as quote
 
 PIECE = 48 << 10
@@ -113,13 +115,10 @@ class Relay:
     # ---- the interpreter's output ----
     def drain(self, final=False):
         for fd, stream in ((self.out, "stdout"), (self.err, "stderr")):
-            while True:
-                try:
-                    b = os.read(fd, 65536)
-                except BlockingIOError:
-                    break
-                if not b:
-                    break
+            left = int.from_bytes(fcntl.ioctl(fd, termios.FIONREAD, b"\0\0\0\0"), sys.byteorder)  # and not what is printed while we look: that may never end
+            while left > 0:
+                b = os.read(fd, min(left, 65536))
+                left -= len(b)
                 self.raw(fd, stream, b)
             if final:
                 rest = self.decoders[fd].decode(b"", True)
@@ -150,6 +149,7 @@ class Relay:
                     os.dup2(v, k, inheritable=True)
                 os.closerange(6, 256)
                 signal.signal(signal.SIGINT, signal.SIG_DFL)
+                signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and what we start would too: `yes | head` is to end quietly
                 os.execvpe(argv[0], argv, env)
             except OSError as e:
                 os.write(2, ("%s: %s\n" % (argv[0], e.strerror)).encode())
@@ -366,6 +366,8 @@ class Bash(Relay):
     standard input; the cell itself has /dev/null there."""
     language = "bash"
     on_stdin = True
+    PLAINT = b"bash: ["  # … 3: 1 (255)] tcsetattr: Inappropriate ioctl for device: what it says of its missing terminal whenever a signal ends a command
+    tail = b""           # of standard error: may become one
 
     def argv(self):
         return ["bash", "--norc", "--noprofile", "--noediting", "-i"]
@@ -376,6 +378,20 @@ class Bash(Relay):
     def spawn(self):
         super().spawn()
         self.write(b"set +o history +H; PS1= PS2=; unset PROMPT_COMMAND; printf 'ready %s\\n' \"$BASH_VERSION\" >&4\n")
+
+    def raw(self, fd, stream, b):
+        if fd == self.err:
+            lines = (self.tail + b).splitlines(True)
+            last = lines[-1]
+            self.tail = lines.pop() if not last.endswith(b"\n") and last[:len(self.PLAINT)] == self.PLAINT[:len(last)] else b""
+            b = b"".join(line for line in lines if not (line.startswith(self.PLAINT) and b"] tcsetattr: " in line))
+        super().raw(fd, stream, b)
+
+    def drain(self, final=False):
+        super().drain(final)
+        if final and self.tail:
+            self.text("stderr", clean(self.tail))
+            self.tail = b""
 
     @staticmethod
     def quoted(s):

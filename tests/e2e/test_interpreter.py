@@ -56,7 +56,11 @@ def python_as_in_a_notebook(t):
     # everything that prints is caught: C, child processes, forks
     r = box.eval("import os, subprocess\nos.write(1, b'raw\\n')\nsubprocess.run(['echo', 'child'])\n"
                  "pid = os.fork()\nif not pid:\n    print('fork', flush=True); os._exit(0)\n_ = os.waitpid(pid, 0)\nprint('last')")
-    equal(sorted(r["stdout"].split()), ["child", "fork", "last", "raw"])
+    equal(r["stdout"].split(), ["raw", "child", "fork", "last"])
+    r = box.eval("for i in range(40):\n    print('a%d' % i)\n    subprocess.run(['echo', 'b%d' % i])\n    print('c%d' % i)", deadline=60)
+    equal(r["stdout"].split(), [f"{c}{i}" for i in range(40) for c in "abc"], "in the order in which it was printed")
+    equal(main_text(box.eval("asyncio.get_running_loop().is_running(), asyncio.get_event_loop() is asyncio.get_running_loop()")), "(True, True)")
+    equal(main_text(box.eval("await asyncio.sleep(0); asyncio.get_running_loop().is_running()")), "True")
 
 
 @tiers("vm", "container")
@@ -81,6 +85,30 @@ def javascript_as_in_a_notebook(t):
 
 
 @tiers("container")
+def javascript_that_ends_or_fails(t):
+    box = t.box()
+    js = lambda code: box.eval(code, language="javascript", deadline=30)
+    equal(js("x = 1; process.on('exit', () => console.log('bye'))")["status"], "ok")
+    r = js("process.exit(3)")
+    equal((r["stdout"], r["error"]["name"], r["error"]["value"]), ("bye\n", "KernelEnded", "exited with status 3"))
+    equal(main_text(js("typeof x")), "'undefined'")
+    r = js("Promise.reject(new RangeError('left')); 1")
+    equal(main_text(r), "1")
+    true(r["stderr"].startswith("Uncaught (in promise) RangeError: left") and "kernel.mjs" not in r["stderr"], r["stderr"])
+    equal(js("const f = () => [1].map(() => { throw new Error('outer', { cause: new Error('inner') }) })\nf()")["error"]["traceback"].split("\n    at ")[0], "Error: outer")
+    trace = js("f()")["error"]["traceback"]
+    true("[cause]: Error: inner" in trace and "node:" not in trace, trace)
+
+
+@tiers("container")
+def a_command_that_prints_for_ever_holds_no_cell(t):
+    box = t.box()
+    for language, start, stop in (("python", "import subprocess; p = subprocess.Popen(['yes'])", "p.kill()"), ("bash", "yes &", "kill $!")):
+        for code in (start, "1 + 1" if language == "python" else "true", stop):
+            equal(box.eval(code, language=language, deadline=12)["status"], "ok", code)
+
+
+@tiers("container")
 def bash_keeps_its_state(t):
     box = t.box()
     sh = lambda code, **m: box.eval(code, language="bash", **m)
@@ -92,6 +120,8 @@ def bash_keeps_its_state(t):
     equal((r["status"], r["error"]["name"], r["error"]["value"]), ("error", "ExitStatus", "2"))
     true("No such file" in r["stderr"], r)
     equal(sh("cat; echo read nothing")["stdout"], "read nothing\n")
+    r = sh("set -o pipefail; yes | head -n 1; echo $?; set +o pipefail")
+    equal((r["stdout"], r["stderr"]), ("y\n141\n", ""), "a pipe that nobody reads ends its writer")
     r = sh("echo before; exit 3")
     equal((r["stdout"], r["error"]["value"]), ("before\n", "3"))
     equal(sh("echo ${x:-gone}")["stdout"], "gone\n", "a shell that exited is a new one in the next cell")

@@ -5,6 +5,7 @@ import util from "node:util"
 import v8 from "node:v8"
 import vm from "node:vm"
 import { createRequire } from "node:module"
+import { setImmediate } from "node:timers"
 import { pathToFileURL } from "node:url"
 import { Worker } from "node:worker_threads"
 import { rewrite } from "./rewrite.mjs"
@@ -129,8 +130,20 @@ async function cell(code, number) {
 function report(e) {
     if (interrupted(e)) return sendError("KeyboardInterrupt", "", "KeyboardInterrupt")
     if (!(e instanceof Error) && !(e && typeof e.stack === "string")) return sendError("Error", util.inspect(e), "Uncaught " + util.inspect(e))
-    const lines = String(e.stack ?? e).split("\n").filter((l) => !/^\s+at .*(kernel\.mjs|rewrite\.mjs|node:vm|node:internal|^\s+at acorn|\(acorn)/.test(l))
-    sendError(e.name ?? "Error", e.message ?? "", lines.join("\n"))
+    sendError(e.name ?? "Error", e.message ?? "", trace(e))
+}
+
+// Its stack as far as the cell, and what caused it.
+function trace(e, depth = 0) {
+    let lines = String(e.stack ?? e).split("\n")
+    const bottom = lines.findLastIndex((l) => /^\s+at .*\bcell-\d+\.js:/.test(l))
+    if (bottom >= 0) lines = lines.slice(0, bottom + 1)
+    lines = lines.filter((l) => !/^\s+at .*(kernel\.mjs|rewrite\.mjs|node:vm|node:internal|^\s+at acorn|\(acorn)/.test(l) && (bottom >= 0 || !/^\s+at .*\(node:/.test(l)))
+    if (e.cause !== undefined && depth < 8) {
+        const cause = e.cause instanceof Error ? trace(e.cause, depth + 1) : util.inspect(e.cause)
+        lines.push("  [cause]: " + cause.replaceAll("\n", "\n  "))
+    }
+    return lines.join("\n")
 }
 
 let number = 0, active = false, kept = {}
@@ -150,6 +163,7 @@ async function run(code, env) {
             globalThis._ = value
             sendResult(true, bundle(value))
         }
+        await new Promise(setImmediate) // a promise that the cell left rejected is reported before this turn of the loop ends
         settle(mine)
     } catch (e) {
         settle(mine, e)
@@ -171,8 +185,9 @@ function settle(mine, error) {
     setImmediate(next)
 }
 
-process.on("uncaughtException", (e) => console.error("Uncaught", e))
-process.on("unhandledRejection", (e) => console.error("Uncaught (in promise)", e))
+const described = (e) => e instanceof Error ? trace(e) : util.inspect(e)
+process.on("uncaughtException", (e) => console.error("Uncaught " + described(e)))
+process.on("unhandledRejection", (e) => console.error("Uncaught (in promise) " + described(e)))
 
 // ---- whom we work for ----
 // The memory of this process may be a copy that others have as well. OpenSSL seeds itself anew after a restore, because the clock jumps
@@ -229,9 +244,8 @@ new net.Socket({ fd: 3, readable: true, writable: false }).on("data", (b) => {
 // for the commands a cell has started.
 process.on("SIGINT", () => {})
 const watch = new Worker(`
-    const fs = require("fs"), inspector = require("inspector"), { parentPort, workerData: busy } = require("worker_threads")
-    const b = Buffer.alloc(1)
-    while (fs.readSync(5, b, 0, 1, null)) {
+    const net = require("net"), inspector = require("inspector"), { parentPort, workerData: busy } = require("worker_threads")
+    new net.Socket({ fd: 5, readable: true, writable: false }).on("data", () => { // not a read that waits: process.exit() would wait for it
         const cell = Atomics.load(busy, 0)
         for (let patience = 100; cell && Atomics.load(busy, 0) === cell; patience = 1000) {
             parentPort.postMessage(cell)
@@ -241,7 +255,7 @@ const watch = new Worker(`
             session.post("Runtime.terminateExecution", () => {})
             session.disconnect()
         }
-    }`, { eval: true, workerData: busy, execArgv: [], stdout: true, stderr: true })
+    })`, { eval: true, workerData: busy, execArgv: [], stdout: true, stderr: true })
 watch.on("message", (cell) => settle(cell, new KeyboardInterrupt()))
 watch.unref()
 

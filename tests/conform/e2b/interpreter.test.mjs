@@ -68,6 +68,9 @@ describe('code interpreter on base', slow, () => {
     assert.equal((await run('process.cwd()', { language: 'js' })).text, '/home/user')
     assert.deepEqual((await run('echo $FOO', { language: 'bash', envs: { FOO: 'bar' } })).logs.stdout, ['bar\n'])
     assert.deepEqual((await run('echo ${FOO:-default}', { language: 'bash' })).logs.stdout, ['default\n'])
+    const left = await run('process.exit(3)', { language: 'js', timeoutMs: 60_000 })
+    assert.deepEqual([left.error.name, left.error.value], ['KernelEnded', 'exited with status 3'])
+    assert.equal((await run('typeof z', { language: 'js' })).text, 'undefined')
   })
   it('interrupts what a client left behind', slow, async () => {
     await assert.rejects(sbx.runCode('import time; time.sleep(1000)', { timeoutMs: 2000 }))

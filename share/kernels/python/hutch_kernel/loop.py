@@ -10,6 +10,7 @@ import random
 import select
 import signal
 import sys
+import threading
 
 from . import rich
 from .ears import Ears
@@ -39,6 +40,7 @@ class Kernel:
         self.running = False
         self.early = False  # SIGINT came while no cell ran
         self.task = None    # the cell's, if it has to wait for something
+        self.thread = threading.get_ident()
         self.loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self.loop)
         self.poll = select.poll()
@@ -209,9 +211,11 @@ class Kernel:
     def cell(self, code):
         """Inside our loop, as far as the code can tell. Only what is to be awaited needs the loop to turn."""
         asyncio._set_running_loop(self.loop)
+        self.loop._thread_id = self.thread  # is_running(): libraries ask before they choose between await and run()
         try:
             rest = self.shell.begin(code)
         finally:
+            self.loop._thread_id = None
             asyncio._set_running_loop(None)
         if rest:
             self.task = self.loop.create_task(rest)

@@ -8,6 +8,7 @@ import io
 import os
 import select
 import sys
+import termios
 import threading
 import time
 from json.encoder import encode_basestring_ascii as quote
@@ -235,6 +236,8 @@ class Output:
                 data = data[os.write(fd, data):]
             return
         with self.lock:
+            if fd and not (text == "\n" and self.parts):  # print() comes twice: once is enough to ask
+                self._take()  # what a command or a library has printed meanwhile comes first
             if self.name != name:
                 self.flush()
                 self.name = name
@@ -261,23 +264,18 @@ class Output:
             self.flush()
 
     def _take(self):
-        """Whatever lies in the pipes now. True if there was something."""
-        any_ = False
+        """Whatever lies in the pipes now, and not what is printed while we look: a command in the background may never stop."""
         with self.lock:
             for r, _ in self.poll.poll(0):
                 name, decoder = self.raw[r]
-                while True:
-                    try:
-                        b = os.read(r, 65536)
-                    except BlockingIOError:
-                        break
-                    if not b:
-                        break
-                    any_ = self.fed = True
+                left = int.from_bytes(fcntl.ioctl(r, termios.FIONREAD, b"\0\0\0\0"), sys.byteorder)
+                while left > 0:
+                    b = os.read(r, min(left, 65536))
+                    left -= len(b)
+                    self.fed = True
                     text = decoder.decode(b)
                     if text:
                         self.put(name, 0, text)
-        return any_
 
     def _reader(self):
         poll = select.poll()
