@@ -116,6 +116,8 @@ describe('a template with kernels', { timeout: 900_000, skip: notebook ? false :
     assert.deepEqual(pie.elements[0], { label: 'No', angle: 324, radius: 1 })
     const box = (await chart("plt.boxplot([[95, 89, 76, 91, 84, 87]], labels=['B'], patch_artist=True)")).chart
     assert.deepEqual(box.elements, [{ label: 'B', min: 84, first_quartile: 84.75, median: 88, third_quartile: 90.5, max: 95, outliers: [76] }])
+    const lying = (await chart("plt.boxplot([[1, 2, 3, 4, 10], [2, 3, 4, 5, 6]], labels=['A', 'B'], vert=False, patch_artist=True)")).chart
+    assert.deepEqual(lying.elements.map((e) => [e.label, e.min, e.median, e.max, e.outliers]), [['A', 1, 3, 4, [10]], ['B', 2, 4, 6, []]])
     const two = (await chart("fig, a = plt.subplots(1, 2); fig.suptitle('S'); a[0].plot([1, 2]); a[1].scatter([1], [2])")).chart
     assert.deepEqual([two.type, two.title, two.elements.map((e) => e.type)], ['superchart', 'S', ['line', 'scatter']])
     assert.equal((await chart("plt.plot([1, 10, 100]); plt.yscale('log')")).chart.y_scale, 'log')

@@ -4,9 +4,11 @@ import re
 
 from matplotlib import dates
 from matplotlib.collections import PathCollection
+from matplotlib.container import ErrorbarContainer
 from matplotlib.lines import Line2D
-from matplotlib.patches import PathPatch, Rectangle, Wedge
+from matplotlib.patches import PathPatch, Rectangle, Shadow, Wedge
 from matplotlib.text import Text
+from matplotlib.ticker import ScalarFormatter
 
 POINTS_MAX = 100_000  # of one element
 
@@ -27,7 +29,9 @@ def _axes(ax):
     own = getattr(ax, "_children", None)
     if own is None:
         own = [*ax.lines, *ax.patches, *ax.collections, *ax.images]
-    own = [a for a in own if not isinstance(a, Text)]
+    # The caps and bars of errorbar(), bar(yerr=) and their like say how sure the data are, and are none; the line through the points is.
+    trimmings = [a for c in _error_bars(ax) for part in c.lines[1:] for a in part]
+    own = [a for a in own if not isinstance(a, (Text, Shadow)) and a not in trimmings]
     if not own:
         return None
     kind, fn = _kind(own)
@@ -50,6 +54,10 @@ def _kind(own):
     if rest and all(isinstance(a, Rectangle) for a in rest):
         return "bar", _bar
     return "unknown", None
+
+
+def _error_bars(ax):
+    return [c for c in ax.containers if isinstance(c, ErrorbarContainer)]
 
 
 def _is_rule(a):
@@ -145,8 +153,9 @@ def _points(d, xs, ys, given_xs=None, given_ys=None):
 def _line(ax, own):
     d = _grid(ax)
     d["elements"] = []
+    through = {c.lines[0]: c.get_label() for c in _error_bars(ax)}
     for line in own:
-        label = str(line.get_label())
+        label = str(through.get(line) or line.get_label())
         if label.startswith("_"):
             label = "Line %d" % (len(d["elements"]) + 1)
         xy = line.get_xydata()
@@ -180,12 +189,14 @@ def _pie(ax, own):
 
 
 def _label_at(axis, centre, width):
-    """The tick a bar or box stands on; failing that, where it stands."""
+    """The tick a bar or box stands on, or beside in a group; failing that, where it stands. Ticks that nobody named are a ruler: one of
+    them near a bar says nothing."""
+    reach = 1e-9 if isinstance(axis.get_major_formatter(), ScalarFormatter) else max(abs(width), 1e-9)
     best, far = None, None
     for at, tick in zip(axis.get_ticklocs(), axis.get_ticklabels()):
         if tick.get_text() and (far is None or abs(at - centre) < far):
             best, far = tick.get_text(), abs(at - centre)
-    if best is not None and far <= max(abs(width), 1e-9):
+    if best is not None and far <= reach:
         return best
     return "%.8g" % centre
 
@@ -228,23 +239,30 @@ def _box(ax, own):
         lines = [(ys, xs, a) for xs, ys, a in lines]
     elements = []
     for box in boxes:
-        v = box.get_path().vertices
+        v = _corners(box)
         across, along = (v[:, 1], v[:, 0]) if lying else (v[:, 0], v[:, 1])
         elements.append(_one_box(ax.yaxis if lying else ax.xaxis, across, along, lines))
     d["elements"] = elements
     return d
 
 
+def _corners(box):
+    """Two opposite ones at least. The notch of a box that has one may reach beyond them."""
+    v = box.get_path().vertices
+    return v[[0, 5]] if len(v) in (11, 12) else v
+
+
 def _boxes_lie(boxes, lines):
-    """Whiskers point along the values: which way do the straight lines through the boxes' centres run?"""
+    """Whiskers leave a box in the middle of two opposite edges: which way?"""
+    def leave(low, high, middle, along, across):
+        return len(along) == 2 and all(abs(v - middle) < 1e-9 for v in across) and (abs(min(along) - high) < 1e-9 or abs(max(along) - low) < 1e-9)
     upright = flat = 0
     for box in boxes:
-        v = box.get_path().vertices
-        cx, cy = (v[:, 0].min() + v[:, 0].max()) / 2, (v[:, 1].min() + v[:, 1].max()) / 2
+        v = _corners(box)
+        (left, bottom), (right, top) = v.min(axis=0), v.max(axis=0)
         for xs, ys, _ in lines:
-            if len(xs) == 2:
-                upright += abs(xs[0] - cx) < 1e-9 and abs(xs[1] - cx) < 1e-9
-                flat += abs(ys[0] - cy) < 1e-9 and abs(ys[1] - cy) < 1e-9
+            upright += leave(bottom, top, (left + right) / 2, ys, xs)
+            flat += leave(left, right, (bottom + top) / 2, xs, ys)
     return flat > upright
 
 
@@ -258,10 +276,11 @@ def _one_box(axis, across, along, lines):
             outliers += [_number(y) for y in ys]
         elif len(xs) == 2 and abs(xs[0] - centre) < eps and abs(xs[1] - centre) < eps:  # a whisker
             low, high = min(low, *ys), max(high, *ys)
-        elif len(xs) == 2 and inside and ys[0] == ys[1] and q1 - eps <= ys[0] <= q3 + eps and abs(max(xs) - min(xs) - (right - left)) < 1e-6:
+        elif median is None and len(xs) == 2 and inside and ys[0] == ys[1] and q1 - eps <= ys[0] <= q3 + eps and abs(max(xs) - min(xs) - (right - left)) < 1e-6:
             median = ys[0]
     if median is None:  # a notched box has a shorter median line
         inner = [ys[0] for xs, ys, _ in lines if len(xs) == 2 and min(xs) >= left - eps and max(xs) <= right + eps and ys[0] == ys[1] and q1 <= ys[0] <= q3]
         median = inner[0] if inner else (q1 + q3) / 2
     return {"label": _label_at(axis, centre, right - left), "min": _number(low), "first_quartile": _number(q1), "median": _number(median),
-            "third_quartile": _number(q3), "max": _number(high), "outliers": sorted(set(outliers))}
+            "third_quartile": _number(q3), "max": _number(high),
+            "outliers": sorted({y for y in outliers if not low <= y <= high})}  # within: the mark of a mean

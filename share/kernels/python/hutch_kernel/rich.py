@@ -249,6 +249,10 @@ def helpers(show_figures, publish):
         module.install_repl_displayhook = lambda: None  # draws after every cell what nobody looks at, and costs IPython's whole way for each
         module.ioff()
 
+    def by_matplotlib(frame):
+        """savefig() is on its way: the figure itself is shown anyway, with the data behind it."""
+        return frame.f_globals.get("__name__", "").startswith("matplotlib.")
+
     def image(module):
         kept_save = module.Image.save
 
@@ -257,7 +261,7 @@ def helpers(show_figures, publish):
 
         def save(self, fp, format=None, **params):
             kept_save(self, fp, format, **params)
-            if isinstance(fp, str) or hasattr(fp, "__fspath__"):
+            if (isinstance(fp, str) or hasattr(fp, "__fspath__")) and not by_matplotlib(sys._getframe(1)):
                 publish(self)
         module.Image.show, module.Image.save = show, save
 
