@@ -151,6 +151,7 @@ static void found_one(struct contexts *cs, const struct proc_info *p)
     if (!cx)
         cx = context_add(cs, l, strcmp(id, "default") ? id : NULL);
     cx->found = p->pid;
+    cx->born = true;
     if (p->cwd && !cx->is_default) {
         free(cx->cwd);
         cx->cwd = xstrdup(p->cwd);

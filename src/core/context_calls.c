@@ -51,7 +51,7 @@ static void sweep_unborn(struct contexts *cs)
 {
     struct context *cx;
     list_each(cx, &cs->all, link)
-        if (!cx->is_default && cx->state == CX_OFF && !cx->found && !cx->cells && list_empty(&cx->queue) && list_empty(&cx->waiters))
+        if (!cx->is_default && cx->state == CX_OFF && !cx->born && list_empty(&cx->queue) && list_empty(&cx->waiters))
             context_forget(cx);
 }
 

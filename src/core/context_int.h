@@ -31,6 +31,7 @@ struct context {
     struct kernel *kernel;
     enum { CX_OFF, CX_STARTING, CX_ON } state;
     bool waits_for_files;
+    bool born;               /* had a kernel once: its id is somebody's, also when that one dies */
     struct list waiters;     /* of create and restart */
     struct list queue;       /* evals */
     struct eval *cell;       /* the one that runs */

@@ -32,6 +32,7 @@ static void on_ready(void *arg)
     if (cx->state == CX_STARTING)
         cx->state = CX_ON;
     cx->found = 0;
+    cx->born = true;
     context_tell(cx, NULL);
     if (cx->cell && cx->cell->stop && kernel_hears(cx->kernel)) /* sent to a kernel that was found, before it had answered */
         eval_interrupt(cx->cell);

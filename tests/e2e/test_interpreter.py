@@ -145,6 +145,13 @@ def contexts_are_apart(t):
     r = box.eval("y", context=a["id"])
     equal((r["error"]["name"], r["execution_count"]), ("NameError", 1))
     equal(main_text(box.eval("import os; os.getcwd()", context=a["id"])), "'/tmp'")
+    unused = box.context(language="bash")["id"]
+    pid = next(p["pid"] for p in box.processes() if p["running"] and (p["tag"] or "").endswith(unused))
+    box.ok(["kill", "-9", str(pid)])
+    until(lambda: not any(p["running"] and (p["tag"] or "").endswith(unused) for p in box.processes()), 20, "its kernel is gone")
+    true(unused in [c["id"] for c in box.contexts()], "a context outlives a kernel that ran nothing")
+    equal(box.eval("echo $PWD", context=unused)["stdout"], "/home/user\n")
+    box.context(unused, method="DELETE")
     equal(box.context(a["id"], method="DELETE"), None)
     true(a["id"] not in [c["id"] for c in box.contexts()])
     refuses("not_found", box.eval, "1", context=a["id"])
