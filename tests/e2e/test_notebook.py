@@ -128,6 +128,7 @@ def values_show_themselves(t):
     df = one("import pandas as pd\npd.DataFrame({'a': [1, 2], 'when': pd.to_datetime(['2024-01-02', None]), 'f': [0.5, float('nan')]})")
     equal(df["e2b/data"], {"a": [1, 2], "when": ["2024-01-02T00:00:00", None], "f": [0.5, None]})
     true("<table" in df["text/html"] and "when" in df["text/plain"], df)
+    true("background-color" in one("pd.DataFrame({'a': [1, 2]}).style.highlight_max()")["text/html"], "a Styler")
     equal(one("pd.Series([1, 2], name='s')")["text/plain"], "0    1\n1    2\nName: s, dtype: int64")
     equal(one("list(range(2000))")["text/plain"].count(","), 1999, "sequences are not cut")
     for code, types in (("HTML('<b>x</b>')", {"text/html"}), ("Markdown('# x')", {"text/markdown"}), ("Latex('$x$')", {"text/latex"}), ("SVG('<svg xmlns=\"http://www.w3.org/2000/svg\"/>')", {"image/svg+xml"}),

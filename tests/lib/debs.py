@@ -14,7 +14,7 @@ import oci
 
 NOTEBOOK, ISOLATE = "notebook", "isolate"
 PACKAGES = {
-    NOTEBOOK: ("python3-ipython", "python3-pandas", "python3-matplotlib", "esbuild", "r-base-core", "default-jdk-headless"),
+    NOTEBOOK: ("python3-ipython", "python3-pandas", "python3-jinja2", "python3-matplotlib", "esbuild", "r-base-core", "default-jdk-headless"),
     ISOLATE: ("php-cli", "ruby"),
 }
 RECIPE = """FROM base
