@@ -14,6 +14,7 @@
 
 #define BODY_MAX (16u << 20)
 #define QUIET_NS (5 * NS_PER_S)
+#define PATIENCE_NS (20 * NS_PER_S) /* for a cell to begin; clients give a request up that has no answer after 30 or 60 s */
 
 static void reply_text(struct http_stream *s, int status, const char *text) { http_reply(s, status, "text/plain; charset=utf-8", text, strlen(text)); }
 
@@ -65,14 +66,6 @@ static void line_send(struct execute *st, struct jw *w)
         buf_free(&st->line);
 }
 
-static void on_quiet(void *arg)
-{
-    struct execute *st = arg;
-    struct jw w;
-    line_begin(st, &w, "keepalive");
-    line_send(st, &w);
-}
-
 static void on_drain(struct http_stream *s, void *arg)
 {
     struct execute *st = arg;
@@ -81,16 +74,32 @@ static void on_drain(struct http_stream *s, void *arg)
         eval_hold(st->v, false);
 }
 
-static void on_started(void *arg, const struct context_info *c)
+static void answer_begin(struct execute *st)
 {
-    struct execute *st = arg;
-    (void)c;
+    if (st->begun)
+        return;
     st->begun = true;
     http_on_drain(st->r.s, on_drain, st);
     (void)http_header(st->r.s, "Cache-Control", "no-store");
     (void)http_header(st->r.s, "X-Accel-Buffering", "no");
     (void)http_reply_start(st->r.s, 200, "application/json");
     timer_arm(&st->quiet, QUIET_NS);
+}
+
+/* Nothing was said for a while: the cell is at work, or waits for others or for its kernel. */
+static void on_quiet(void *arg)
+{
+    struct execute *st = arg;
+    struct jw w;
+    answer_begin(st);
+    line_begin(st, &w, "keepalive");
+    line_send(st, &w);
+}
+
+static void on_started(void *arg, const struct context_info *c)
+{
+    (void)c;
+    answer_begin(arg);
 }
 
 static void put_stamp(struct jw *w)
@@ -198,28 +207,37 @@ static void on_event(void *arg, const struct kernel_event *ev)
         eval_hold(st->v, true);
 }
 
-static void on_done(void *arg, const struct eval_end *end)
+static void answer_end(struct execute *st, const struct err *lost)
 {
-    struct execute *st = arg;
     struct jw w;
-    st->v = NULL;
-    if (end->how == EVAL_LOST && !envd_alive(st->r.api, st->id)) {
+    if (lost && !envd_alive(st->r.api, st->id)) {
         http_abort(st->r.s); /* the SDKs tell a dead sandbox by the cut */
         req_end(&st->r);
         return;
     }
-    if (end->how == EVAL_LOST)
-        send_error(st, end->e->code == E_CANCELED ? S("ContextRestarting") : S("UnexpectedEndOfExecution"), str_of(end->e->msg), S(""));
+    if (lost)
+        send_error(st, lost->code == E_CANCELED ? S("ContextRestarting") : S("UnexpectedEndOfExecution"), str_of(lost->msg), S(""));
     line_begin(st, &w, "end_of_execution");
     line_send(st, &w);
     http_end(st->r.s);
     req_end(&st->r);
 }
 
+static void on_done(void *arg, const struct eval_end *end)
+{
+    struct execute *st = arg;
+    st->v = NULL;
+    answer_end(st, end->how == EVAL_LOST ? end->e : NULL);
+}
+
 static void on_failed(void *arg, const struct err *e)
 {
     struct execute *st = arg;
     st->v = NULL;
+    if (st->begun) {
+        answer_end(st, e);
+        return;
+    }
     if (!envd_alive(st->r.api, st->id))
         envd_gone(st->r.s, st->id);
     else
@@ -265,10 +283,12 @@ static void on_execute_body(struct http_stream *s, void *arg, const char *p, siz
             reply_text(s, text_status(&e), e.msg);
     }
     kv_free(&env);
-    if (st->v)
+    if (st->v) {
+        timer_arm(&st->quiet, PATIENCE_NS);
         req_watch(&st->r);
-    else
+    } else {
         req_end(&st->r);
+    }
 }
 
 static void execute(struct api *a, struct http_stream *s, struct sandbox *sb)

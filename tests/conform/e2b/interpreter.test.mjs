@@ -76,6 +76,12 @@ describe('code interpreter on base', slow, () => {
     await assert.rejects(sbx.runCode('import time; time.sleep(1000)', { timeoutMs: 2000 }))
     assert.equal((await run('x', { timeoutMs: 60_000 })).text, '1')
   })
+  it('waits for its turn longer than a request may go unanswered', { ...slow, skip: process.env.HUTCH_TIER === 'vm' ? 'on the container tier' : false }, async () => {
+    const before = run('import time; time.sleep(32)')
+    await wait(500)
+    assert.equal((await run('x', { requestTimeoutMs: 27_000 })).text, '1')
+    await before
+  })
   it('is there for another client', slow, async () => {
     const again = await Sandbox.connect(sbx.sandboxId)
     assert.equal((await again.runCode('x', long)).text, '1')
