@@ -63,7 +63,7 @@ PC_daemon  := $(PC_event) -ljansson -lsqlite3 -lcrypto -lz -lm -lpthread
 host_libs   = $(patsubst %,$(B)/lib%.a,$(1))
 
 PROGRAMS := hutchd hutch hutch-spawn hutch-egress hutch-agent hutch-untar hutch-zygote.so
-.PHONY: all deps demo test unit e2e bench lint fuzz install clean
+.PHONY: all deps demo test test-stock unit e2e bench lint fuzz install clean
 all: $(PROGRAMS:%=$(B)/%)
 
 $(B)/obj/%.o: src/%.c Makefile
@@ -149,6 +149,7 @@ deps:
 	@tools/deps run
 
 demo:
+	@tools/demo --check
 	@tools/deps run
 	@$(MAKE) --no-print-directory -j$$(nproc) all
 	@tools/demo $(B)
@@ -157,6 +158,18 @@ demo:
 test:
 	@tools/deps test
 	@tools/test
+
+# Debian 12 and 13 with their own kernels, KVM and cgroup v2, in emulated machines: `make demo` from nothing and most end-to-end
+# tests. Hours; `make test` has the short form.
+test-stock:
+	@tools/deps test
+	@$(MAKE) --no-print-directory -j$$(nproc) WERROR=1 all
+	@tools/run-stock --long
+
+# The README's promise where nothing is installed: `make demo` in a bare Debian of each suite. Needs root; some minutes each.
+.PHONY: test-bare
+test-bare:
+	@for suite in $(or $(SUITE),bookworm trixie); do tools/bare-root "$$suite" sh -c 'make demo && build/hutch down' || exit 1; done
 
 bench:
 	@tools/deps bench

@@ -64,9 +64,25 @@ add_kernels() {
     [ ! -x "$1/usr/bin/javac" ] || chroot "$1" javac -nowarn -d "$to/java/classes" "$to/java/Kernel.java"
 }
 
+# Where pip and npm go when nobody tells them otherwise, for network presets on
+# hosts that have neither (presets.sh).
+note_defaults() {
+    at=$(mktemp -d "$1/tmp/note.XXXXXX")
+    rm -f "$HUTCH_DEBS/defaults.new"
+    set -C # a link that somebody puts there meanwhile is not followed
+    {
+        pip=$(chroot "$1" env -i PATH=/usr/bin:/bin python3 -B -c 'from pip._internal.models.index import PyPI; print(PyPI.simple_url)' 2>/dev/null) && echo "pip $pip"
+        npm=$(chroot "$1" env -i PATH=/usr/bin:/bin HOME="/tmp/${at##*/}" npm --logs-max=0 config get registry 2>/dev/null) && echo "npm $npm"
+    } >"$HUTCH_DEBS/defaults.new" || :
+    set +C
+    rm -rf --one-file-system "$at"
+    if [ -s "$HUTCH_DEBS/defaults.new" ]; then mv "$HUTCH_DEBS/defaults.new" "$HUTCH_DEBS/defaults"; else rm -f "$HUTCH_DEBS/defaults.new"; fi
+}
+
 hook_customize() {
     root=$1
     keep_debs "$root"
+    note_defaults "$root"
 
     chroot "$root" useradd --create-home --uid 1000 --user-group --shell /bin/bash --groups sudo user
     echo 'user ALL=(ALL) NOPASSWD: ALL' >"$root/etc/sudoers.d/user"

@@ -11,7 +11,7 @@
 #   OUTDIR/SHA256SUMS       of all of the above
 # OUTDIR appears whole or not at all. Run again: keeps an OUTDIR that is
 # complete and current, replaces any other. Needs apt, dpkg, coreutils, and the
-# decompressor the kernel was packed with (lz4 for Debian 12).
+# decompressor the kernel was packed with (lz4 for Debian 12, zstd for 13).
 # Progress goes to stderr as "progress PERCENT WHAT".
 set -eu
 LC_ALL=C
@@ -37,10 +37,20 @@ trap cleanup EXIT
 trap 'exit 1' HUP INT TERM
 chmod 755 "$tmp"
 
-# The meta package depends on exactly one real image.
+# Versions that panic in ordinary use; the next older one that apt knows is taken.
+# 6.1.192-1: ext4 follows a NULL pointer when the kernel runs short of memory (ext4_mb_load_buddy_gfp).
+BROKEN=" 6.1.192-1 "
+
+# The meta package depends on exactly one real image. Newest first; if all are broken, the newest.
 resolve() {
-    apt-cache show --no-all-versions "$META" 2>/dev/null |
-        sed -n 's/^Depends: .*\(linux-image-[0-9][^ ,]*\).*/\1/p' | head -n 1
+    apt-cache show "$META" 2>/dev/null | awk -v broken="$BROKEN" '
+        /^Version: / { version = $2 }
+        /^Depends: / && match($0, /linux-image-[0-9][^ ,]*/) {
+            pkg = substr($0, RSTART, RLENGTH)
+            if (first == "") first = pkg
+            if (best == "" && !index(broken, " " version " ")) best = pkg
+        }
+        END { if (best != "" || first != "") print best != "" ? best : first }'
 }
 progress 5 "looking up $META"
 pkg=$(resolve)
@@ -49,7 +59,7 @@ if [ -z "$pkg" ]; then
     apt-get -qq update >&2 || die "apt-get update failed; check the network and /etc/apt"
     pkg=$(resolve)
 fi
-[ -n "$pkg" ] || die "apt knows no package $META; is this Debian 12 with its main archive?"
+[ -n "$pkg" ] || die "apt knows no package $META; is this Debian with its main archive?"
 pkgver=$(apt-cache show --no-all-versions "$pkg" | sed -n 's/^Version: //p' | head -n 1)
 release=${pkg#linux-image-}
 release=${release%-unsigned}

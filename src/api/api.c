@@ -48,6 +48,23 @@ void api_free(struct api *a)
 
 void api_add(struct api *a, const struct route *table, size_t n) { router_add(a->router, table, n); }
 
+static void put_route(struct buf *out, const char *method, const char *pattern, unsigned flags)
+{
+    buf_printf(out, "route %s %s %s\n", method, pattern, flags & ROUTE_OPEN ? "open" : flags & ROUTE_SOCKET ? "socket" : "key");
+}
+
+void api_doors(struct buf *out)
+{
+    for (size_t i = 0; i < native_nroutes; i++)
+        put_route(out, native_routes[i].method, native_routes[i].pattern, native_routes[i].flags);
+    for (size_t i = 0; i < e2b_nroutes; i++)
+        put_route(out, e2b_routes[i].method, e2b_routes[i].pattern, e2b_routes[i].flags);
+    put_route(out, "*", "/files", ROUTE_OPEN); /* signed; in no table, because it is traffic of a sandbox */
+    for (size_t i = 0; i < e2b_ndoors; i++)
+        if (e2b_doors[i].port)
+            buf_printf(out, "port %u %s\n", e2b_doors[i].port, e2b_doors[i].name);
+}
+
 void api_on_shutdown(struct api *a, void (*fn)(void *arg, bool keep), void *arg)
 {
     a->shutdown_fn = fn;

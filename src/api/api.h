@@ -5,6 +5,7 @@
 #pragma once
 #include "api/problem.h"
 #include "api/route.h"
+#include "base/buf.h"
 #include "core/core.h"
 #include "http/router.h"
 #include "http/stream.h"
@@ -20,6 +21,9 @@ void api_free(struct api *a); /* after the http server is gone */
 void api_handler(struct http_stream *s, void *api); /* for struct http_config */
 /* Further routes; flags as in route.h. The table must outlive the api. Earlier tables win ties. */
 void api_add(struct api *a, const struct route *table, size_t n);
+/* All that is served, one line each: "route METHOD PATTERN key|socket|open" (open: no key, it has another check or tells nothing), and
+ * "port N NAME" for ports of a sandbox behind which the daemon itself is. */
+void api_doors(struct buf *out);
 /* POST /v1/shutdown was accepted: called once the answer is on its way. */
 void api_on_shutdown(struct api *a, void (*fn)(void *arg, bool keep), void *arg);
 

@@ -1,12 +1,16 @@
 #include "api/problem.h"
 #include "base/log.h"
+#include <errno.h>
+#include <stdio.h>
+
+#define HINT_LEN 128
 
 struct hint { enum err_code code; enum about about; const char *text; };
 
 /* First match wins; ABOUT_REQUEST rows are the default of their code. */
 /* clang-format off */
 static const struct hint hints[] = {
-    {E_NOT_FOUND,   ABOUT_SANDBOX,  "`hutch ls` shows what runs"},
+    {E_NOT_FOUND,   ABOUT_SANDBOX,  "`hutch ls` shows what there is"},
     {E_NOT_FOUND,   ABOUT_TEMPLATE, "`hutch template ls` shows what is built; `hutch template build NAME` builds one"},
     {E_NOT_FOUND,   ABOUT_PROCESS,  "GET …/processes lists them; an ended process is kept for a few minutes"},
     {E_NOT_FOUND,   ABOUT_FILE,     "a path is absolute or relative to the user's home; GET …/dirs?path= lists a directory"},
@@ -26,6 +30,7 @@ static const struct hint hints[] = {
     {E_CONFLICT,    ABOUT_SANDBOX,  "`hutch info ID` shows its state: a paused sandbox is resumed first; names are unique among living sandboxes"},
     {E_CONFLICT,    ABOUT_VOLUME,   "a name is unique; a volume can be deleted when no sandbox has it: end those first"},
     {E_CONFLICT,    ABOUT_STATE,    "`hutch info ID` shows what state it is in; POST …/resume wakes a paused one"},
+    {E_CONFLICT,    ABOUT_RECOVER,  "`hutch kill ID` ends the other one, PATCH /v1/sandboxes/ID {\"name\":…} renames it"},
     {E_CONFLICT,    ABOUT_REQUEST,  "look at the present state, then decide again"},
     {E_DENIED,      ABOUT_HOST,     "use localhost, or name the host in HUTCH_HOSTS"},
     {E_DENIED,      ABOUT_ORIGIN,   "pages from other sites may not call this API; allowed hosts go into HUTCH_HOSTS"},
@@ -44,6 +49,7 @@ static const struct hint hints[] = {
     {E_UNSUPPORTED, ABOUT_ISOLATE,  "`hutch template build isolate` makes a template with all four languages; `template` names another one"},
     {E_GUEST,       ABOUT_ISOLATE,  "try again: the next call starts a new interpreter"},
     {E_RATE,        ABOUT_ISOLATE,  "wait a moment and try again; HUTCH_ISOLATE_CALLS says how many run at once"},
+    {E_GUEST,       ABOUT_TEMPLATE, "`hutch doctor` shows what this host can do; log/console.log in HUTCH_HOME has what guests printed that did not come up"},
     {E_UNSUPPORTED, ABOUT_REQUEST,  "`hutch doctor` shows what this host can do"},
     {E_GUEST,       ABOUT_REQUEST,  "the inside of the sandbox misbehaved; a new sandbox is a clean start"},
     {E_INVALID,     ABOUT_REQUEST,  "GET /v1/openapi.json describes what is accepted"},
@@ -82,6 +88,18 @@ void problem_put(struct jw *w, const struct err *e, const char *hint, const char
     jw_end(w);
 }
 
+/* A failed sandbox is the one thing that is gone and can be had back. */
+static const char *hint_of(struct http_stream *s, const struct err *e, const char *hint, char *room, size_t n)
+{
+    struct str id = http_param(s, "id");
+    if (e->code != E_GONE || e->sys != EOWNERDEAD)
+        return hint;
+    if (!id.n)
+        id = S("ID");
+    (void)snprintf(room, n, "`hutch recover %.*s` brings it back", (int)(id.n > 63 ? 63 : id.n), id.p);
+    return room;
+}
+
 static void note(struct http_stream *s, const struct err *e)
 {
     if (e->code == E_INTERNAL || e->code == E_GUEST)
@@ -90,18 +108,20 @@ static void note(struct http_stream *s, const struct err *e)
 
 void problem_put_stream(struct jw *w, struct http_stream *s, const struct err *e, enum about about)
 {
+    char room[HINT_LEN];
     note(s, e);
-    problem_put(w, e, problem_hint(e->code, about), http_request_id(s), http_is_unix(s));
+    problem_put(w, e, hint_of(s, e, problem_hint(e->code, about), room, sizeof room), http_request_id(s), http_is_unix(s));
 }
 
 static void reply(struct http_stream *s, int status, const struct err *e, const char *hint)
 {
     struct buf b = {0};
     struct jw w;
+    char room[HINT_LEN];
     jw_init(&w, &b);
     jw_obj(&w);
     jw_key(&w, "error");
-    problem_put(&w, e, hint, http_request_id(s), http_is_unix(s));
+    problem_put(&w, e, hint_of(s, e, hint, room, sizeof room), http_request_id(s), http_is_unix(s));
     jw_end(&w);
     http_reply_buf(s, status, "application/json", &b);
     buf_free(&b); /* empty unless the stream was already over */

@@ -10,7 +10,7 @@
 /* What the caller was dealing with; chooses the hint together with the code. */
 enum about {
     ABOUT_REQUEST, ABOUT_SANDBOX, ABOUT_TEMPLATE, ABOUT_PROCESS, ABOUT_FILE, ABOUT_KEY, ABOUT_VOLUME, ABOUT_ROUTE, ABOUT_HOST, ABOUT_ORIGIN, ABOUT_SOCKET,
-    ABOUT_CONTEXT, ABOUT_NETWORK, ABOUT_SECRET, ABOUT_STATE, ABOUT_ISOLATE, ABOUT_SNAPSHOT,
+    ABOUT_CONTEXT, ABOUT_NETWORK, ABOUT_SECRET, ABOUT_STATE, ABOUT_RECOVER, ABOUT_ISOLATE, ABOUT_SNAPSHOT,
 };
 const char *problem_hint(enum err_code code, enum about about); /* never NULL, may be "" */
 

@@ -105,6 +105,7 @@ const struct schema schemas[] = {
     {"EventList", "events!:[Event]"},
     {"LogEntry", "at!:t level!:s message!:s"},
     {"Logs", "entries!:[LogEntry]"},
+    {"Console", "lines!:[s]"},
     {"Health", "status!:s version!:s pid!:i"},
     {"Check", "name!:s status!:=ok|warn|fail found!:s lost!:s mend!:s"},
     {"Doctor", "checks!:[Check]"},

@@ -25,4 +25,8 @@ static inline void put_be32(unsigned char *p, uint32_t v)
 {
     p[3] = (unsigned char)v, p[2] = (unsigned char)(v >> 8), p[1] = (unsigned char)(v >> 16), p[0] = (unsigned char)(v >> 24);
 }
+static inline uint32_t get_be32(const unsigned char *p)
+{
+    return (uint32_t)p[3] | (uint32_t)p[2] << 8 | (uint32_t)p[1] << 16 | (uint32_t)p[0] << 24;
+}
 static inline void put_be64(unsigned char *p, uint64_t v) { put_be32(p + 4, (uint32_t)v), put_be32(p, (uint32_t)(v >> 32)); }

@@ -64,6 +64,12 @@ enum err_code err_from_errno(int sys)
     }
 }
 
+void err_of_host(struct err *e)
+{
+    if (e->sys && (e->code == E_INVALID || e->code == E_DENIED))
+        e->code = E_INTERNAL;
+}
+
 int err_vset(struct err *e, enum err_code c, const char *fmt, va_list ap)
 {
     if (!e)

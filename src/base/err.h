@@ -47,3 +47,6 @@ int err_http(enum err_code c);
 int err_exit(enum err_code c);
 int err_retryable(enum err_code c);
 enum err_code err_from_errno(int sys);
+/* For who does system calls on a client's behalf, at the door to the client: what the host refused as invalid or not
+ * permitted is no fault of the request, which was checked before, but the host's or ours -> E_INTERNAL. */
+void err_of_host(struct err *e);

@@ -6,8 +6,11 @@
  * it has given up root by then. docs/decisions/022-spawner-watched.md */
 #include "base/log.h"
 #include "base/str.h"
+#include "jail/sys.h"
 #include "spawn/server.h"
+#include "spawn/starter.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +27,7 @@ static volatile sig_atomic_t child;
 static void pass_on(int sig) { (void)kill((pid_t)child, sig); }
 
 /* Returns in the spawner. In the watcher it does not. */
-static void watch(void)
+static void watch(int starter)
 {
     const struct sigaction sa = {.sa_handler = pass_on};
     int quick = 0;
@@ -46,29 +49,52 @@ static void watch(void)
             exit(WEXITSTATUS(status));
         quick = time(NULL) - begun < QUICK_S ? quick + 1 : 0;
         (void)fprintf(stderr, "hutch-spawn: ended by signal %d%s\n", WTERMSIG(status), quick < QUICK_MAX ? ", starting it again" : " again and again: giving up");
-        if (quick == QUICK_MAX)
+        if (quick == QUICK_MAX) {
+            struct err e;
+            (void)err_set(&e, E_INTERNAL, "ended by signal %d again and again", WTERMSIG(status));
+            spawn_tell(starter, &e);
             exit(1);
+        }
         (void)usleep(20000);
     }
 }
 
 static int usage(void)
 {
-    (void)fprintf(stderr, "usage: hutch-spawn [--watch] --home DIR --run DIR --share DIR --bin DIR [--allow-uid N] [--egress-uid N]\n");
+    (void)fprintf(stderr, "usage: hutch-spawn [--watch] --home DIR --run DIR --share DIR --bin DIR [--allow-uid N] [--egress-uid N] [--starter FD]\n       hutch-spawn --try\n");
     return 64;
+}
+
+/* For `hutchd --doctor`, which has no spawner to ask: features as SP_HELLO gives them, or why not. */
+static int try_mounts(void)
+{
+    struct shelf shelf;
+    struct err e;
+    if (sys_unshare(NS_MOUNT) < 0 || sys_mount(NULL, "/", NULL, MOUNT_REC | MOUNT_PRIVATE, NULL) < 0) {
+        printf("private mount namespace: %s\n", strerror(errno));
+        return 1;
+    }
+    if (shelf_open(&shelf, false, &e) || shelf_try(&shelf, &e)) {
+        printf("%s\n", e.msg);
+        return 1;
+    }
+    printf("%d\n", SP_FEAT_MOUNTS_OK | (shelf.ns >= 0 ? SP_FEAT_SHELF : 0));
+    return 0;
 }
 
 int main(int argc, char **argv)
 {
     static struct server s;
     struct err e;
-    uint64_t uid = 0, egress = 0;
+    uint64_t uid = 0, egress = 0, starter = 0;
     bool watched = argc > 1 && !strcmp(argv[1], "--watch");
     argc -= watched, argv += watched;
     if (argc == 2 && !strcmp(argv[1], "--version")) {
         printf("hutch-spawn %s\n", HUTCH_VERSION);
         return 0;
     }
+    if (argc == 2 && !strcmp(argv[1], "--try"))
+        return try_mounts();
     for (int i = 1; i < argc; i += 2) {
         const char *v = argv[i + 1];
         if (i + 1 >= argc)
@@ -83,6 +109,8 @@ int main(int argc, char **argv)
             s.bin = v;
         else if (!strcmp(argv[i], "--egress-uid") && str_u64(str_of(v), &egress) && egress && egress <= 0xfffffffeu)
             s.egress_uid = (uint32_t)egress;
+        else if (!strcmp(argv[i], "--starter") && str_u64(str_of(v), &starter) && starter > 2 && starter < 10)
+            s.starter = (int)starter;
         else if (strcmp(argv[i], "--allow-uid") || !str_u64(str_of(v), &uid) || uid > 0xfffffffeu)
             return usage();
     }
@@ -91,14 +119,25 @@ int main(int argc, char **argv)
         return usage();
     s.allow_uid = (uint32_t)uid;
     if (watched)
-        watch();
+        watch(s.starter ? s.starter : -1);
     for (int sig = 1; sig < 32; sig++) /* what our starter ignored and the watcher catches, sandboxes must not */
         (void)signal(sig, SIG_DFL);
     log_init("hutch-spawn", LOG_INFO);
+    if (s.starter) { /* low numbers are for what children get */
+        int low = s.starter;
+        s.starter = fcntl(low, F_DUPFD_CLOEXEC, 10);
+        (void)close(low);
+        if (s.starter < 0)
+            return 1;
+    }
+    int tell = s.starter ? s.starter : -1;
     if (server_init(&s, &e)) {
         log_error("%s", e.msg);
+        server_abandon(&s);
+        spawn_tell(tell, &e);
         return err_exit(e.code);
     }
+    spawn_tell(tell, NULL);
     log_info("ready: cgroup v%d, ids from %u", s.cg.version, s.uid_base);
     int rc = server_run(&s);
     server_fini(&s);

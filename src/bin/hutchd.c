@@ -2,7 +2,8 @@
  * gives up root, builds the objects and hands them to each other.
  *
  *   hutchd              run in the foreground (the CLI's `up` puts it behind)
- *   hutchd --doctor     report on this host as JSON and exit */
+ *   hutchd --doctor     report on this host as JSON and exit
+ *   hutchd --doors      every route and port that is served here, and what it asks for (docs/doors.md) */
 #include "api/api.h"
 #include "backend/vm/kvmprobe.h"
 #include "base/buf.h"
@@ -14,7 +15,10 @@
 #include "http/server.h"
 #include "json/write.h"
 #include "loop/job.h"
+#include "loop/holder.h"
 #include "loop/loop.h"
+#include "loop/sock.h"
+#include "spawn/starter.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -22,9 +26,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 struct daemon {
@@ -35,6 +37,8 @@ struct daemon {
     struct api *api;
     struct http_server *http;
     struct sig term, intr, hup;
+    int listener; /* TCP; -1: none, or the server's by now */
+    int lease;    /* on the spawner this start brought along; -1: none, or it stays */
     int status;
     bool stopping, keep;
 };
@@ -43,68 +47,6 @@ static int die(const struct err *e)
 {
     log_error("%s", e->msg);
     return err_exit(e->code);
-}
-
-/* ---- hutch-spawn: started once, outlives us ----
- * Looked for by its lock and its socket's file, never by connecting: a connection would replace that of a daemon which
- * lives on this home already. It takes its socket away before it ends, so lock without socket means "wait". */
-static bool spawn_holds_lock(const struct config *cfg)
-{
-    char path[256];
-    (void)snprintf(path, sizeof path, "%s/spawn.lock", cfg->run);
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-    bool held = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
-    if (fd >= 0)
-        (void)close(fd);
-    return held;
-}
-
-static bool spawn_listens(const struct config *cfg)
-{
-    char path[256];
-    (void)snprintf(path, sizeof path, "%s/spawn.sock", cfg->run);
-    return !access(path, F_OK);
-}
-
-static int spawn_start(const struct config *cfg, struct err *e)
-{
-    for (int i = 0; i < 500 && spawn_holds_lock(cfg); i++) { /* 5 s for one that is ending */
-        if (spawn_listens(cfg))
-            return 0;
-        (void)usleep(10000);
-    }
-    if (geteuid())
-        return err_set(e, E_DENIED, "hutchd must be started as root (it starts hutch-spawn, then gives root up)");
-    char bin[256], uid[16], egress[16], stale[256];
-    (void)snprintf(stale, sizeof stale, "%s/spawn.sock", cfg->run);
-    (void)unlink(stale); /* of one that was killed: nobody holds the lock, so nobody listens there */
-    (void)snprintf(bin, sizeof bin, "%s/hutch-spawn", cfg->bin);
-    (void)snprintf(uid, sizeof uid, "%u", (unsigned)cfg->uid);
-    (void)snprintf(egress, sizeof egress, "%u", (unsigned)cfg->egress_uid);
-    pid_t pid = fork();
-    if (pid < 0)
-        return err_sys(e, errno, "starting hutch-spawn");
-    if (!pid) {
-        /* a grandchild in its own session: not ours to wait for, not in our process group */
-        if (setsid() < 0 || fork())
-            _exit(0);
-        char log[256];
-        (void)snprintf(log, sizeof log, "%s/log/spawn.log", cfg->home);
-        int out = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600), null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-        (void)dup2(null, 0);
-        if (out >= 0)
-            (void)dup2(out, 1), (void)dup2(out, 2);
-        (void)close_range(3, ~0U, 0);
-        execl(bin, "hutch-spawn", "--watch", "--home", cfg->home, "--run", cfg->run, "--share", cfg->share, "--bin", cfg->bin, "--allow-uid", uid, "--egress-uid", egress, (char *)NULL);
-        _exit(127);
-    }
-    (void)waitpid(pid, NULL, 0);
-    for (int i = 0; i < 500; i++) { /* 5 s */
-        if (spawn_holds_lock(cfg) && spawn_listens(cfg))
-            return 0;
-        (void)usleep(10000);
-    }
-    return err_set(e, E_UNAVAILABLE, "hutch-spawn did not start; see %s/log/spawn.log", cfg->home);
 }
 
 /* ---- folders and identity ---- */
@@ -166,7 +108,9 @@ static int drop_root(struct config *cfg, struct err *e)
 static void print_doctor(const struct config *cfg)
 {
     struct doctor_check checks[32];
-    size_t n = doctor_run(cfg, checks, 32);
+    struct doctor_root root;
+    doctor_try_as_root(cfg, &root);
+    size_t n = doctor_run(cfg, &root, checks, 32);
     auto_buf b = {0};
     struct jw w;
     jw_init(&w, &b);
@@ -236,21 +180,74 @@ static void recovered(void *arg, const struct err *e)
     (void)snprintf(sock, sizeof sock, "%s/hutch.sock", d->cfg.run);
     struct http_config hc = {.handler = api_handler, .arg = d->api, .server_name = "hutch"};
     d->http = http_server_new(d->loop, &hc);
-    int port = http_listen_tcp(d->http, d->cfg.listen, &why);
-    if (port < 0 || http_listen_unix(d->http, sock, 0666, &why) < 0) {
+    if (http_listen_unix(d->http, sock, 0666, &why) < 0) {
+        http_server_free(d->http);
+        d->http = NULL; /* so that nobody takes the socket of another away */
         d->status = die(&why);
         loop_stop(d->loop);
         return;
     }
+    int port = sock_port(d->listener);
+    (void)http_listen_fd(d->http, d->listener); /* the second of eight */
+    d->listener = -1;
+    spawn_lease_keep(&d->lease);
     log_info("listening on %s (port %d) and %s", d->cfg.listen, port, sock);
+}
+
+/* ---- start ---- */
+
+/* Connections wait until we are ready to answer them; what matters here is that nobody else can have the address, before anything
+ * of this host is touched. */
+static int listen_early(struct daemon *d, struct err *e)
+{
+    struct holder who;
+    d->listener = sock_listen_tcp(d->cfg.listen, e);
+    for (int i = 0; d->listener < 0 && e->sys == EADDRINUSE && i < 100; i++) { /* a predecessor that was killed just now */
+        (void)usleep(10000);
+        d->listener = sock_listen_tcp(d->cfg.listen, e);
+    }
+    if (d->listener >= 0)
+        return 0;
+    if (e->sys != EADDRINUSE)
+        return err_wrap(e, "HUTCH_LISTEN");
+    char by[160] = "by a process that cannot be seen from here", home[96];
+    if (!holder_find(d->cfg.listen, &who)) {
+        bool ours = !strcmp(who.name, "hutchd") && !holder_env(&who, "HUTCH_HOME", home, sizeof home);
+        (void)snprintf(by, sizeof by, "by %s, pid %d%s%s", who.name, (int)who.pid, ours ? ", with the home " : "", !ours ? "" : *home ? home : "that is the default");
+    }
+    return err_set(e, E_CONFLICT, "HUTCH_LISTEN: %s is taken %s: stop that one, or set HUTCH_LISTEN to another address", d->cfg.listen, by);
+}
+
+static int start(struct daemon *d, struct err *e)
+{
+    struct config *cfg = &d->cfg;
+    struct spawn_conf sc = {cfg->home, cfg->run, cfg->share, cfg->bin, cfg->uid, cfg->egress_uid};
+    bool found;
+    /* do not reorder: whoever else lives on this host is found out before anything is changed */
+    if (listen_early(d, e) || spawn_find(&sc, &found, e) || prepare_dirs(cfg, e))
+        return -1;
+    if (!found && geteuid())
+        return err_set(e, E_DENIED, "hutchd must be started as root (it starts hutch-spawn, then gives root up)");
+    if ((!found && spawn_start(&sc, &d->lease, e)) || drop_root(cfg, e))
+        return -1;
+    d->loop = loop_new();
+    d->jobs = jobs_new(d->loop, 2);
+    d->core = core_new(d->loop, d->jobs, cfg, e);
+    return d->core ? 0 : -1;
 }
 
 int main(int argc, char **argv)
 {
-    struct daemon d = {0};
+    struct daemon d = {.listener = -1, .lease = -1};
     struct err e;
     log_init("hutchd", LOG_INFO);
     (void)signal(SIGPIPE, SIG_IGN);
+    if (argc > 1 && !strcmp(argv[1], "--doors")) { /* of the program, whatever the settings */
+        auto_buf doors = {0};
+        api_doors(&doors);
+        (void)fputs(doors.p, stdout);
+        return 0;
+    }
     if (config_load(&d.cfg, &e))
         return die(&e);
     if (decide_accel(&d.cfg, &e))
@@ -264,17 +261,15 @@ int main(int argc, char **argv)
         return 0;
     }
     if (argc > 1) {
-        err_set(&e, E_INVALID, "usage: hutchd [--doctor|--version]; settings come from HUTCH_* variables");
+        err_set(&e, E_INVALID, "usage: hutchd [--doctor|--doors|--version]; settings come from HUTCH_* variables");
         return die(&e);
     }
     umask(022);
-    if (prepare_dirs(&d.cfg, &e) || spawn_start(&d.cfg, &e) || drop_root(&d.cfg, &e))
-        return die(&e);
-    d.loop = loop_new();
-    d.jobs = jobs_new(d.loop, 2);
-    d.core = core_new(d.loop, d.jobs, &d.cfg, &e);
-    if (!d.core)
-        return die(&e);
+    if (start(&d, &e)) {
+        d.status = die(&e);
+        spawn_lease_drop(&d.lease);
+        return d.status;
+    }
     d.api = api_new(d.core, d.jobs);
     api_on_shutdown(d.api, on_shutdown, &d);
     sig_start(&d.term, d.loop, SIGTERM, on_term, &d);
@@ -294,5 +289,6 @@ int main(int argc, char **argv)
     sig_stop(&d.term), sig_stop(&d.intr), sig_stop(&d.hup);
     loop_free(d.loop);
     config_fini(&d.cfg);
+    spawn_lease_drop(&d.lease);
     return d.status;
 }

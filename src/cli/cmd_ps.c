@@ -55,8 +55,33 @@ static int exec_ps(struct cli *x, struct args *a)
     return 0;
 }
 
+/* Escaped by the daemon, and here again: the sandbox chose it. */
+static int show_console(struct cli *x, struct args *a)
+{
+    auto_free char *t = url("/v1/sandboxes/{}/console", a->v[0]);
+    auto_json j = NULL;
+    if (api_call(x, "GET", t, NULL, &j))
+        return cli_fail(x);
+    struct json *list = json_get(j, "lines");
+    if (args_flag(a, "json")) {
+        json_print(list);
+        return 0;
+    }
+    auto_buf out = {0};
+    for (size_t i = 0; i < json_len(list); i++) {
+        struct str line = {0};
+        (void)json_to_str(json_at(list, i), &line, NULL);
+        esc_put(&out, line);
+        buf_putc(&out, '\n');
+    }
+    (void)fwrite(out.p ? out.p : "", 1, out.n, stdout);
+    return 0;
+}
+
 static int exec_logs(struct cli *x, struct args *a)
 {
+    if (args_flag(a, "console"))
+        return show_console(x, a);
     int64_t limit = 0;
     if (args_int(a, "limit", 1, 100000, 200, &limit, &x->err))
         return cli_fail(x);
@@ -86,6 +111,6 @@ static int exec_logs(struct cli *x, struct args *a)
 }
 
 static const struct opt ps_opts[] = {OPT_JSON, OPT_END};
-static const struct opt logs_opts[] = {{"limit", 'n', 's', "N", "the last N entries (200)", NULL}, OPT_JSON, OPT_END};
+static const struct opt logs_opts[] = {{"limit", 'n', 's', "N", "the last N entries (200)", NULL}, {"console", 0, 'f', NULL, "what a microVM's kernel printed last", NULL}, OPT_JSON, OPT_END};
 const struct cmd cmd_ps = {.name = "ps", .usage = "ID", .help = "list the processes started in a sandbox", .opts = ps_opts, .min = 1, .max = 1, .words = "@id", .exec = exec_ps};
 const struct cmd cmd_logs = {.name = "logs", .usage = "ID", .help = "what happened to a sandbox", .opts = logs_opts, .min = 1, .max = 1, .words = "@id", .exec = exec_logs};

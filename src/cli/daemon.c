@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define START_NS (30 * NS_PER_S)
+#define START_NS (60 * NS_PER_S) /* hutchd itself gives hutch-spawn half of it */
 #define LOG_LINES 12
 
 bool daemon_answers(struct cli *x, struct json **ret_health)
@@ -77,20 +77,20 @@ static int make_dirs(const char *path, mode_t mode)
     return mkdir(p, mode) && errno != EEXIST ? -1 : 0;
 }
 
-static void show_log_tail(const char *path, off_t from)
+static bool show_log_tail(const char *path, off_t from)
 {
     auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
     struct stat st;
     if (fd < 0 || fstat(fd, &st) || st.st_size <= from)
-        return;
+        return false;
     if (st.st_size - from > 16384)
         from = st.st_size - 16384;
     if (lseek(fd, from, SEEK_SET) < 0)
-        return;
+        return false;
     size_t n = 0;
     auto_free char *text = fd_slurp(fd, 65536, &n);
     if (!text)
-        return;
+        return false;
     while (n && text[n - 1] == '\n')
         n--;
     size_t at = n, lines = 0;
@@ -106,6 +106,7 @@ static void show_log_tail(const char *path, off_t from)
         i += k + 1;
     }
     (void)fd_write_all(STDERR_FILENO, out.p, out.n); /* nowhere else to complain */
+    return true;
 }
 
 /* In the child: only async-signal-safe calls until exec. */
@@ -136,8 +137,8 @@ static int wait_ready(struct cli *x, pid_t pid, const char *log, off_t log_from)
         /* Dead, but another one may just have won the race for the socket: look a moment longer. */
         if ((died && now - died > NS_PER_S) || now > deadline) {
             (void)err_set(&x->err, E_UNAVAILABLE, died ? "hutchd ended while starting" : "hutchd started but does not answer");
-            (void)snprintf(x->hint, sizeof x->hint, "the log says why; `hutch up --foreground` shows it live");
-            show_log_tail(log, log_from);
+            if (!show_log_tail(log, log_from) || !died) /* else the reason was just shown */
+                (void)snprintf(x->hint, sizeof x->hint, "`hutch up --foreground` shows what it does; its log is %.160s", log);
             return -1;
         }
         (void)usleep(20000);

@@ -178,6 +178,7 @@ void agent_sync(struct agent *a, bool torn, void (*done)(void *arg, const struct
 void agent_silence(struct agent *a, int64_t ns) { a->silent_ns = ns; }
 void agent_patient(struct agent *a) { a->patient = true; }
 bool agent_synced(const struct agent *a) { return a->rd.epoch != 0; }
+bool agent_broken(const struct agent *a) { return a->broken; }
 struct loop *agent_loop(const struct agent *a) { return a->loop; }
 size_t agent_open(const struct agent *a) { return a->open; }
 uint64_t agent_bytes_in(const struct agent *a) { return a->bytes_in; }

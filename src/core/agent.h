@@ -29,6 +29,7 @@ void agent_free(struct agent *a); /* calls still open get done(E_GONE) */
 /* (Re)take the stream: new epoch. flush: the stream may be torn (daemon restart). */
 void agent_sync(struct agent *a, bool flush, void (*done)(void *arg, const struct err *e), void *arg);
 bool agent_synced(const struct agent *a);
+bool agent_broken(const struct agent *a); /* the channel failed: silence, or its end */
 void agent_silence(struct agent *a, int64_t ns); /* how long it may say nothing while requests are open; 40 s */
 void agent_patient(struct agent *a); /* silence is not a fault: a VM that stands still says nothing */
 

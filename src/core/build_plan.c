@@ -6,6 +6,7 @@
 #include "crypto/digest.h"
 #include "image/context.h"
 #include "loop/job.h"
+#include "wire/msg.h"
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,14 +38,15 @@ void plan_free(struct plan *p)
     free(p);
 }
 
-static const char *lookup(void *arg, const char *name, size_t n)
+const char *plan_env(const struct kv *env, const char *name, size_t n)
 {
-    const struct planning *p = arg;
-    for (size_t i = 0; i < p->env.n; i++)
-        if (strlen(p->env.at[i].k) == n && !memcmp(p->env.at[i].k, name, n))
-            return p->env.at[i].v;
-    return NULL;
+    for (size_t i = 0; i < env->n; i++)
+        if (strlen(env->at[i].k) == n && !memcmp(env->at[i].k, name, n))
+            return env->at[i].v;
+    return n == 4 && !memcmp(name, "PATH", n) ? AGENT_PATH : NULL;
 }
+
+static const char *lookup(void *arg, const char *name, size_t n) { return plan_env(&((const struct planning *)arg)->env, name, n); }
 
 static int set_env(struct planning *p, const struct recipe_step *s, struct err *e)
 {

@@ -9,6 +9,8 @@ struct plan {
     char *content_key;                 /* same parent, same text, same network, same context: same template */
     unsigned char (*key)[RECIPE_KEY];  /* of each step (core/step_cache.h); NULL: they cannot be told */
 };
+/* A variable as a recipe's words see it: of the steps before and the parent template; PATH also as every process has it. NULL: unset. */
+const char *plan_env(const struct kv *env, const char *name, size_t n);
 void plan_free(struct plan *p); /* NULL is fine */
 
 /* done with the build, if it is still there, and a plan that is then its own. The descriptor stays the caller's. */

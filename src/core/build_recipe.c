@@ -146,6 +146,9 @@ struct build *build_recipe(struct core *c, const struct recipe_spec *s, const st
     if (recipe_parse(s->text.p, s->text.n, &rec, e))
         return NULL;
     const struct template *parent = template_find(c, rec.debian ? "base" : rec.from, e);
+    if (!parent && !rec.debian)
+        err_set(e, E_NOT_FOUND, "FROM %.60s%s%.40s: there is no such template. An image is not pulled: `podman save -o image.tar IMAGE`, then `hutch template import %.60s image.tar`", rec.from,
+                *rec.tag ? ":" : "", rec.tag, rec.from);
     struct build *b = parent && (!rec.kernels || !kernels_parse(rec.kernels, &kernels, e)) ? build_new(c, s->name, "recipe", ops, arg, e) : NULL;
     if (!b) {
         recipe_fini(&rec);

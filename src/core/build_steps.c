@@ -125,14 +125,7 @@ static void on_room(void *arg)
 }
 
 /* ---- steps ---- */
-static const char *lookup(void *arg, const char *name, size_t n)
-{
-    struct recipe_run *r = arg;
-    for (size_t i = 0; i < r->env.n; i++)
-        if (strlen(r->env.at[i].k) == n && !memcmp(r->env.at[i].k, name, n))
-            return r->env.at[i].v;
-    return NULL;
-}
+static const char *lookup(void *arg, const char *name, size_t n) { return plan_env(&((const struct recipe_run *)arg)->env, name, n); }
 
 static char *expand(struct recipe_run *r, const char *word, struct err *e)
 {

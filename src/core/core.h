@@ -22,7 +22,13 @@ struct loop *core_loop(struct core *c);
 const struct config *core_config(struct core *c);
 
 struct doctor_check { const char *name, *status /* ok warn fail */; char found[160], lost[160], mend[160]; };
-size_t doctor_run(const struct config *cfg, struct doctor_check *ret, size_t max); /* no core needed */
+/* What only root can try, by hutch-spawn. features: SP_FEAT_*; 0: it could not be asked, or is of an older version. */
+struct doctor_root { uint32_t features; char why[160]; };
+typedef void doctor_root_done(void *arg, const struct doctor_root *root);
+void doctor_ask_root(struct core *c, doctor_root_done *done, void *arg); /* done is always called, perhaps at once */
+void doctor_try_as_root(const struct config *cfg, struct doctor_root *ret); /* the same where no daemon runs and we are root: blocks */
+size_t doctor_run(const struct config *cfg, const struct doctor_root *root, struct doctor_check *ret, size_t max); /* no core needed; may block for 100 ms */
+bool os_tried(const char *os_release, char *ret_name, size_t cap); /* text of /etc/os-release -> is hutch tried on it, and what it is called */
 
 struct core_counts { size_t sandboxes[8]; /* by state */ size_t pool_vm_ready, pool_vm_started, pool_slots, pool_making, templates; uint64_t creates, create_failures; };
 void core_counts(struct core *c, struct core_counts *ret);

@@ -4,6 +4,8 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "core/core.h"
+#include "core/internal.h"
+#include "spawn/client.h"
 #include <fcntl.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -113,6 +115,16 @@ static void check_namespaces(struct report *r)
                "do not run inside a chroot; look at the sysctl kernel.unprivileged_userns_clone; `hutchd --doctor` as root tells for sure");
 }
 
+/* Whatever the version says: the very mounts that a box is made of. */
+static void check_mounts(struct report *r, const struct doctor_root *root)
+{
+    if (root->features & SP_FEAT_MOUNTS_OK)
+        add(r, "mounts", "ok", "a clone and an overlay were made%s", root->features & SP_FEAT_SHELF ? ", as on kernels before 6.15" : "");
+    else if (root->features & SP_FEAT_MOUNTS_BAD)
+        advise(add(r, "mounts", "fail", "%s", root->why), "containers, isolates, and building or importing templates",
+               "use Linux 6.1 or newer with overlayfs; inside a container hutch needs all capabilities and a root that is a mount point");
+}
+
 static void check_disk(struct report *r, const struct config *cfg)
 {
     struct statvfs v;
@@ -148,22 +160,71 @@ static void check_template(struct report *r, const struct config *cfg)
         advise(add(r, "guest kernel", "warn", "not fetched yet"), "microVMs cannot start", "hutch template build base");
 }
 
-size_t doctor_run(const struct config *cfg, struct doctor_check *ret, size_t max)
+/* The value of `key`, without its quotes; "" if there is none. */
+static void os_value(const char *text, const char *key, char *out, size_t cap)
+{
+    size_t k = strlen(key);
+    *out = '\0';
+    for (const char *at = text; at && *at; at = strchr(at, '\n'), at = at ? at + 1 : NULL) {
+        if (strncmp(at, key, k) || at[k] != '=')
+            continue;
+        const char *v = at + k + 1;
+        v += *v == '"' || *v == '\'';
+        (void)snprintf(out, cap, "%.*s", (int)strcspn(v, "\"'\n"), v);
+    }
+}
+
+bool os_tried(const char *os_release, char *ret_name, size_t cap)
+{
+    char id[32], version[32];
+    os_value(os_release, "ID", id, sizeof id);
+    os_value(os_release, "VERSION_ID", version, sizeof version);
+    os_value(os_release, "PRETTY_NAME", ret_name, cap);
+    if (!*ret_name)
+        (void)snprintf(ret_name, cap, "%s", *id ? id : "unknown");
+    return !strcmp(id, "debian") && (!strcmp(version, "12") || !strcmp(version, "13"));
+}
+
+/* What is tried with every change: packages, emulators and kernels differ elsewhere. */
+static void check_system(struct report *r)
+{
+    auto_free char *text = fd_slurp_at(AT_FDCWD, "/etc/os-release", 65536, NULL);
+    char name[80];
+    bool tried = os_tried(text ? text : "", name, sizeof name);
+    struct doctor_check *c = add(r, "system", tried ? "ok" : "warn", "%s", name);
+    if (!tried)
+        advise(c, "perhaps nothing: hutch is tried on Debian 12 and 13 only", "use one of those if something fails");
+}
+
+/* Some packagings of QEMU leave it out; see FIRMWARE in spawn/op_vm.c. */
+static void check_firmware(struct report *r)
+{
+    static const char path[] = "/usr/share/qemu/qboot.rom";
+    if (!access(path, R_OK))
+        add(r, "firmware", "ok", "%s", path);
+    else
+        advise(add(r, "firmware", "warn", "%s is missing", path), "the vm tier (the default), unless QEMU has it elsewhere", "apt-get install qemu-system-data");
+}
+
+size_t doctor_run(const struct config *cfg, const struct doctor_root *root, struct doctor_check *ret, size_t max)
 {
     struct report r = {ret, 0, max};
     struct utsname u;
     if (!uname(&u))
         add(&r, "kernel", "ok", "Linux %s on %s", u.release, u.machine);
+    check_system(&r);
     if (geteuid() == 0)
         add(&r, "root", "ok", "started as root");
     else
         add(&r, "root", "ok", "the daemon runs as uid %d; hutch-spawn is root for it", (int)geteuid());
     check_kvm(&r, cfg);
     check_program(&r, "qemu", "/usr/bin/qemu-system-x86_64", false, "the vm tier (the default)", "apt-get install qemu-system-x86");
+    check_firmware(&r);
     check_cgroup(&r);
     check_fs(&r, "overlay", "the container tier");
     check_fs(&r, "ext4", "template images cannot be mounted: the container tier");
     check_namespaces(&r);
+    check_mounts(&r, root);
     check_program(&r, "mkfs.ext4", "/sbin/mkfs.ext4", true, "disks of containers and templates", "apt-get install e2fsprogs");
     check_program(&r, "mmdebstrap", "/usr/bin/mmdebstrap", false, "building the base template", "apt-get install mmdebstrap");
     check_program(&r, "runsc", "/usr/bin/runsc", false, "the gvisor tier (optional)", "install gVisor's runsc if you want that tier");
@@ -171,4 +232,55 @@ size_t doctor_run(const struct config *cfg, struct doctor_check *ret, size_t max
     check_disk(&r, cfg);
     check_memory(&r);
     return r.n;
+}
+
+/* ---- what only root can try ---- */
+
+static void root_says(struct doctor_root *r, uint32_t features, const char *why)
+{
+    r->features = features;
+    (void)snprintf(r->why, sizeof r->why, "%s", why);
+}
+
+struct asked { doctor_root_done *done; void *arg; };
+
+static void answered(void *arg, const struct sp_rep *rep, int *fds, int nfds)
+{
+    struct asked *a = arg;
+    struct doctor_root r = {0};
+    (void)fds, (void)nfds;
+    if (!rep->rc)
+        root_says(&r, rep->u.hello.features, rep->u.hello.note);
+    a->done(a->arg, &r);
+    free(a);
+}
+
+void doctor_ask_root(struct core *c, doctor_root_done *done, void *arg)
+{
+    struct sp_req q = {.op = SP_HELLO};
+    struct asked *a = xmalloc(sizeof *a);
+    *a = (struct asked){done, arg};
+    if (!spawn_call(c->spawn, &q, NULL, 0, answered, a, NULL))
+        return;
+    free(a);
+    done(arg, &(struct doctor_root){0});
+}
+
+void doctor_try_as_root(const struct config *cfg, struct doctor_root *ret)
+{
+    char cmd[512], line[160] = "";
+    root_says(ret, 0, "");
+    if (geteuid())
+        return;
+    (void)snprintf(cmd, sizeof cmd, "'%s/hutch-spawn' --try 2>/dev/null", cfg->bin);
+    FILE *f = popen(cmd, "re"); /* bin is the operator's own word */
+    if (!f)
+        return;
+    if (fgets(line, sizeof line, f))
+        line[strcspn(line, "\n")] = 0;
+    int st = pclose(f);
+    if (WIFEXITED(st) && WEXITSTATUS(st) == 0)
+        root_says(ret, (uint32_t)strtoul(line, NULL, 10), "");
+    else if (WIFEXITED(st) && WEXITSTATUS(st) == 1)
+        root_says(ret, SP_FEAT_MOUNTS_BAD, line);
 }

@@ -55,6 +55,8 @@ void sandbox_arm_expiry(struct sandbox *sb, int64_t in_ns)
 
 int sandbox_set_timeout(struct sandbox *sb, uint32_t seconds, struct err *e)
 {
+    if (sb->state == SB_FAILED)
+        return sandbox_ended_err(sb, e);
     if (sb->state != SB_RUNNING)
         return err_set(e, sb->state == SB_GONE ? E_NOT_FOUND : E_CONFLICT, "sandbox %s is %s", sb->id, state_name(sb->state));
     if (seconds > sb->core->cfg.max_timeout_s)

@@ -92,6 +92,7 @@ static void bear(struct forking *f, const struct sandbox *sb, struct snapshot *s
             f->waiting--;
         }
         network_spec_free(&net);
+        spec.network = NULL;
     }
     kv_free(&spec.options);
 }

@@ -99,7 +99,7 @@ void sandbox_configure_box(struct sandbox *sb, void (*cb)(void *arg, struct box 
 void sandbox_tell_identity(struct sandbox *sb, void (*cb)(void *arg, struct box *b, const struct err *e), void *arg);
 void sandbox_resumed(struct sandbox *sb); /* adopted: running again */
 void sandbox_lost(struct sandbox *sb, enum end_reason why, const char *message); /* its box is not there any more */
-int sandbox_ended_err(const struct sandbox *sb, struct err *e); /* E_GONE and why; -1 */
+int sandbox_ended_err(const struct sandbox *sb, struct err *e); /* E_GONE and why; sys EOWNERDEAD: recover brings it back; -1 */
 bool sandbox_has_files(const struct sandbox *sb); /* boxes/<box> is there */
 void sandbox_store(struct sandbox *sb, void (*done)(void *arg, const struct err *e), void *arg);
 void sandbox_forget(struct sandbox *sb);

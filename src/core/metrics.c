@@ -1,5 +1,6 @@
 /* What a sandbox uses now: the cgroup's word for CPU and memory of a container,
- * the agent's for a VM; disk from the agent. */
+ * the agent's for a VM; disk from the agent. And what its console shows. */
+#include "backend/vm/vm.h"
 #include "base/buf.h"
 #include "core/agent.h"
 #include "core/box.h"
@@ -72,4 +73,13 @@ int sandbox_metrics(struct sandbox *sb, void (*cb)(void *arg, const struct err *
         return -1;
     }
     return 0;
+}
+
+int sandbox_console(struct sandbox *sb, void (*cb)(void *arg, struct str text, const struct err *e), void *arg, struct err *e)
+{
+    if (sb->tier != TIER_VM)
+        return err_set(e, E_UNSUPPORTED, "only microVMs have a console; a container's kernel is the host's");
+    if (!sb->box)
+        return err_set(e, E_CONFLICT, "sandbox '%s' is %s: its console is gone with its machine", sb->id, state_name(sb->state));
+    return vm_console(sb->core->vmh, sb->box->id, cb, arg, e);
 }

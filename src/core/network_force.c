@@ -308,6 +308,8 @@ static void change_begin(void *arg, const struct err *e)
 
 int network_set(struct sandbox *sb, const struct network_spec *s, network_cb *cb, void *arg, struct err *e)
 {
+    if (sb->state == SB_FAILED)
+        return sandbox_ended_err(sb, e);
     if (sb->state != SB_RUNNING && sb->state != SB_PAUSED)
         return err_set(e, sb->state == SB_GONE ? E_NOT_FOUND : E_CONFLICT, "sandbox %s is %s", sb->id, state_name(sb->state));
     if (sb->net_changing)

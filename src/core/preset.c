@@ -3,11 +3,13 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "core/core.h"
 #include "core/egress.h"
 #include "core/internal.h"
 #include "core/lines.h"
 #include "gate/client.h"
 #include "gate/ip.h"
+#include "gate/links.h"
 #include "gate/policy.h"
 #include "spawn/client.h"
 #include <ctype.h>
@@ -27,6 +29,7 @@ static const char *const builtin[] = {"apt", "pip", "npm", "git"};
 struct lookup {
     struct core *core;
     struct preset known, next;
+    char title[40]; /* of its row in a report */
     bool loaded, running;
     int64_t at;
     char tool[22];
@@ -41,9 +44,11 @@ struct waiter { struct list link; struct batch *batch; };
 struct batch { size_t left; struct err first; void (*done)(void *arg, const struct err *e); void *arg; struct loop *loop; };
 struct presets { struct map by_name; };
 
-static void preset_clear(struct preset *p)
+void preset_clear(struct preset *p)
 {
-    free(p->rule), free(p->text);
+    free(p->rule), free(p->text), free(p->page);
+    for (size_t i = 0; i < p->nfiles; i++)
+        free(p->file[i]);
     kv_free(&p->env);
     char name[sizeof p->name];
     memcpy(name, p->name, sizeof name);
@@ -51,14 +56,20 @@ static void preset_clear(struct preset *p)
     memcpy(p->name, name, sizeof name);
 }
 
+#define VARIABLE "HUTCH_PRESET_"
+/* Its variable: HUTCH_PRESET_MY_OWN of my-own. */
+static const char *variable(const char *name, char ret[64])
+{
+    size_t n = (size_t)snprintf(ret, 64, VARIABLE);
+    for (const char *p = name; *p && n < 63; p++)
+        ret[n++] = *p == '-' ? '_' : (char)toupper((unsigned char)*p);
+    ret[n] = 0;
+    return ret;
+}
 static const char *operators(const char *name)
 {
-    char var[64] = "HUTCH_PRESET_";
-    size_t n = strlen(var);
-    for (const char *p = name; *p && n < sizeof var - 1; p++)
-        var[n++] = *p == '-' ? '_' : (char)toupper((unsigned char)*p);
-    var[n] = 0;
-    return getenv(var);
+    char var[64];
+    return getenv(variable(name, var));
 }
 
 bool preset_known(struct core *c, struct str name)
@@ -116,10 +127,55 @@ static int add_url(struct preset *p, const char *url)
     return 0;
 }
 
+/* "https://host:port" of a link, 0 if it stays on its page's host. */
+static size_t authority(const char *href)
+{
+    size_t n = strcspn(href, ":/?#");
+    n += href[n] == ':';
+    return strncmp(href + n, "//", 2) ? 0 : n + 2 + strcspn(href + n + 2, "/?#");
+}
+
+static void on_link(void *arg, const char *href)
+{
+    struct preset *p = arg;
+    if (p->nfiles == PRESET_FILES_MAX || !links_file(href, "pip"))
+        return;
+    for (size_t i = 0, n = authority(href); i < p->nfiles; i++)
+        if (authority(p->file[i]) == n && !strncmp(p->file[i], href, n))
+            return;
+    p->file[p->nfiles++] = xstrdup(href);
+}
+
+/* The end of a page: where its files are, seen from where it was. */
+static int page_end(struct preset *p, const char *url)
+{
+    for (size_t i = 0; i < p->nfiles; i++) {
+        auto_free char *to = links_resolve(url, p->file[i]);
+        if (!to || add_url(p, to))
+            log_warn("preset %s: a link of the index is left out: %.100s", p->name, p->file[i]);
+        free(p->file[i]);
+    }
+    p->nfiles = 0;
+    free(take_ptr(&p->page));
+    return 0;
+}
+
 int preset_line(struct preset *p, char *line)
 {
     if (!strncmp(line, "allow ", 6))
         return add_url(p, line + 6);
+    if (!strncmp(line, "source ", 7)) {
+        (void)snprintf(p->source, sizeof p->source, "%s", line + 7);
+        return 0;
+    }
+    if (!strncmp(line, "html ", 5)) {
+        if (!p->page)
+            p->page = xcalloc(1, sizeof *p->page);
+        links_feed(p->page, line + 5, strlen(line + 5), on_link, p);
+        return 0;
+    }
+    if (!strncmp(line, "page ", 5))
+        return page_end(p, line + 5);
     if (!strncmp(line, "via ", 4)) {
         size_t n = strcspn(line + 4, " ");
         const char *auth = line[4 + n] ? line + 4 + n + 1 : "";
@@ -238,8 +294,10 @@ static void maybe_over(struct lookup *k)
 {
     if (!k->running || !k->ended || k->open)
         return;
+    char var[64];
     if (!k->next.nrules && !k->next.err.code)
-        err_set(&k->next.err, E_UNAVAILABLE, "preset '%s': %s; HUTCH_PRESET_%s can say where it leads", k->next.name, *k->why ? k->why : "this host's tool names no server", k->next.name);
+        err_set(&k->next.err, E_UNSUPPORTED, "preset '%s': %s; set %s=host,… for the daemon and start it again", k->next.name, *k->why ? k->why : "this host's tool names no server",
+                variable(k->next.name, var));
     lookup_over(k);
 }
 
@@ -351,12 +409,14 @@ void presets_load(struct core *c, const char *const *names, size_t n, void (*don
             k->core = c;
             list_init(&k->waiters);
             timer_init(&k->limit, c->loop, on_limit, k);
+            (void)snprintf(k->title, sizeof k->title, "preset %s", names[i]);
             map_set(&c->presets->by_name, names[i], k);
         }
         if (!k->running && (!k->loaded || clock_mono() - k->at > (k->known.err.code ? WRONG_NS : FRESH_NS))) {
             (void)snprintf(k->next.name, sizeof k->next.name, "%s", names[i]);
             if (said) {
                 k->next.text = xstrdup(said);
+                (void)variable(names[i], k->next.source);
                 lookup_over(k);
             } else
                 run_tool(k);
@@ -376,6 +436,73 @@ const struct preset *preset_get(struct core *c, const char *name)
 {
     struct lookup *k = c->presets ? map_get(&c->presets->by_name, name) : NULL;
     return k && k->loaded && !k->known.err.code ? &k->known : NULL;
+}
+
+extern char **environ;
+
+size_t presets_names(struct core *c, const char **ret, size_t max)
+{
+    static char own[PRESETS_MAX][32];
+    size_t n = 0, nown = 0;
+    (void)c;
+    for (size_t i = 0; i < sizeof builtin / sizeof *builtin && n < max; i++)
+        ret[n++] = builtin[i];
+    for (char **v = environ; *v && n < max && nown < PRESETS_MAX; v++) {
+        const char *eq = strchr(*v, '=');
+        size_t len = strncmp(*v, VARIABLE, strlen(VARIABLE)) || !eq ? 0 : (size_t)(eq - *v) - strlen(VARIABLE);
+        if (!len || len >= sizeof *own)
+            continue;
+        for (size_t i = 0; i < len; i++)
+            own[nown][i] = (*v)[strlen(VARIABLE) + i] == '_' ? '-' : (char)tolower((unsigned char)(*v)[strlen(VARIABLE) + i]);
+        own[nown][len] = 0;
+        bool there = !preset_known(c, str_of(own[nown])); /* a name that no policy can say is none */
+        for (size_t i = 0; i < n; i++)
+            there = there || !strcmp(ret[i], own[nown]);
+        if (!there)
+            ret[n++] = own[nown++];
+    }
+    return n;
+}
+
+static void put_found(const struct preset *p, struct doctor_check *d)
+{
+    size_t n = 0;
+    const size_t room = sizeof d->found - sizeof p->source - 8; /* the end says what decided */
+    d->found[0] = 0;
+    if (p->text)
+        n = (size_t)snprintf(d->found, room, "%s", p->text);
+    for (size_t i = 0; i < p->nrules && n < room; i++) {
+        bool again = false;
+        for (size_t k = 0; k < i; k++)
+            again = again || !strcmp(p->rule[k].host, p->rule[i].host);
+        if (!again)
+            n += (size_t)snprintf(d->found + n, room - n, "%s%s", n ? ", " : "", p->rule[i].host);
+    }
+    n = strlen(d->found);
+    (void)snprintf(d->found + n, sizeof d->found - n, "%s (%s)", n + 1 == room ? "…" : "", p->source);
+}
+
+size_t presets_report(struct core *c, struct doctor_check *ret, size_t max)
+{
+    const char *name[PRESETS_MAX];
+    size_t n = 0, names = presets_names(c, name, PRESETS_MAX);
+    for (size_t i = 0; i < names && n < max; i++) {
+        const struct lookup *k = c->presets ? map_get(&c->presets->by_name, name[i]) : NULL;
+        if (!k || !k->loaded)
+            continue;
+        struct doctor_check *d = &ret[n++];
+        bool ok = !k->known.err.code;
+        *d = (struct doctor_check){.name = k->title, .status = ok ? "ok" : "warn"};
+        if (ok) {
+            put_found(&k->known, d);
+            continue;
+        }
+        char var[64];
+        (void)snprintf(d->found, sizeof d->found, "not available: %s", k->known.err.msg);
+        (void)snprintf(d->lost, sizeof d->lost, "`--net allow=@%s` is refused", name[i]);
+        (void)snprintf(d->mend, sizeof d->mend, "configure the tool on this host, or set %s=host,… for the daemon", variable(name[i], var));
+    }
+    return n;
 }
 
 size_t presets_vias(struct core *c, struct gate_via *out, size_t max)

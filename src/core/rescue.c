@@ -154,7 +154,7 @@ static int check_failed(const struct sandbox *sb, struct err *e)
     if (!sb->life.kept || !sandbox_has_files(sb))
         return err_set(e, E_GONE, "sandbox %s failed and its disk is gone: there is nothing to recover", sb->id);
     if (other && other != sb)
-        return err_set(e, E_CONFLICT, "another sandbox is named '%s' by now: rename one of them, then recover", sb->name);
+        return err_set(e, E_CONFLICT, "another sandbox is named '%s' by now: end it, or rename one of them, then recover", sb->name);
     return 0;
 }
 

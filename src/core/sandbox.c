@@ -11,6 +11,7 @@
 #include "core/template.h"
 #include "core/volume.h"
 #include "store/store.h"
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,11 +134,27 @@ void sandbox_set_end(struct sandbox *sb, enum end_reason why, const char *messag
 }
 
 /* ---- find and list ---- */
+
+/* A failed sandbox does not hold its name, but answers to it while nobody else has it; of several the one that failed last. */
+static struct sandbox *find_failed(struct core *c, const char *name)
+{
+    struct sandbox *best = NULL;
+    struct map_entry *en;
+    for (size_t i = 0; (en = map_next(&c->sandboxes, &i));) {
+        struct sandbox *sb = en->value;
+        if (sb->state == SB_FAILED && sb->name && !strcmp(sb->name, name) && (!best || sb->ended_ns > best->ended_ns))
+            best = sb;
+    }
+    return best;
+}
+
 struct sandbox *sandbox_find(struct core *c, const char *id_or_name, struct err *e)
 {
     struct sandbox *sb = map_get(&c->sandboxes, id_or_name);
     if (!sb)
         sb = map_get(&c->names, id_or_name);
+    if (!sb)
+        sb = find_failed(c, id_or_name);
     if (!sb)
         err_set(e, E_NOT_FOUND, "sandbox '%.64s' does not exist", id_or_name);
     return sb;
@@ -146,8 +163,11 @@ struct sandbox *sandbox_find(struct core *c, const char *id_or_name, struct err 
 int sandbox_ended_err(const struct sandbox *sb, struct err *e)
 {
     bool kept = sb->state == SB_FAILED && sb->life.kept;
-    return err_set(e, E_GONE, "sandbox %s is %s%s%s%s", sb->id, state_name(sb->state), sb->end_message ? ": " : "", sb->end_message ? sb->end_message : "",
-                   kept ? "; its files are kept, recover brings it back" : "");
+    (void)err_set(e, E_GONE, "sandbox %s is %s%s%.120s%s", sb->id, state_name(sb->state), sb->end_message ? ": " : "", sb->end_message ? sb->end_message : "",
+                  kept ? "; its files are kept, recover brings it back" : "");
+    if (e && kept)
+        e->sys = EOWNERDEAD; /* for who has to say what to do next */
+    return -1;
 }
 
 struct agent *sandbox_agent(struct sandbox *sb, struct err *e)
@@ -252,7 +272,7 @@ int sandbox_rename(struct sandbox *sb, const char *name, struct err *e)
         map_del(&c->names, sb->name);
     free(sb->name);
     sb->name = name ? xstrdup(name) : NULL;
-    if (name)
+    if (name && sb->state != SB_FAILED && sb->state != SB_GONE)
         map_set(&c->names, name, sb);
     sandbox_store(sb, NULL, NULL);
     return 0;

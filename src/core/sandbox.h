@@ -4,6 +4,7 @@
 #pragma once
 #include "base/err.h"
 #include "base/list.h"
+#include "base/str.h"
 #include "core/idle.h"
 #include "core/kv.h"
 #include "core/life.h"
@@ -87,7 +88,7 @@ struct sandbox {
 typedef void sandbox_cb(void *arg, struct sandbox *sb /* NULL on error */, const struct err *e);
 /* Validates, claims or starts a box, configures it, stores the row, then calls back. -1 + e: refused at once. */
 int sandbox_create(struct core *c, const struct sandbox_spec *spec, sandbox_cb *done, void *arg, struct err *e);
-struct sandbox *sandbox_find(struct core *c, const char *id_or_name, struct err *e); /* gone ones only by id, for 24 h */
+struct sandbox *sandbox_find(struct core *c, const char *id_or_name, struct err *e); /* gone ones only by id, for 24 h; a failed one by its name too, unless a living one has it */
 /* Ends it; done (may be NULL) when nothing of it is left. Idempotent while stopping. */
 int sandbox_kill(struct sandbox *sb, enum end_reason why, const char *message, sandbox_cb *done, void *arg, struct err *e);
 int sandbox_set_timeout(struct sandbox *sb, uint32_t seconds, struct err *e);
@@ -115,5 +116,7 @@ size_t sandbox_list(struct core *c, const struct sandbox_filter *f, struct sandb
 
 struct sandbox_metrics { uint64_t cpu_ns, mem_used, mem_cache, mem_total, disk_used, disk_total, nproc; uint32_t cpu_count; };
 int sandbox_metrics(struct sandbox *sb, void (*cb)(void *arg, const struct err *e, const struct sandbox_metrics *m), void *arg, struct err *e);
+/* Its console, as lines of printable ASCII; empty: nothing was printed. A VM that has a process; else -1 + e. */
+int sandbox_console(struct sandbox *sb, void (*cb)(void *arg, struct str text, const struct err *e), void *arg, struct err *e);
 const char *sandbox_boundary(const struct sandbox *sb); /* in plain words */
 const char *sandbox_accel(const struct sandbox *sb);    /* "kvm", "tcg" or "none" */

@@ -37,7 +37,7 @@ static void end_stored(void *arg, const struct err *e)
     if (e)
         log_error("sandbox %s: storing its end: %s", s.id, e->msg);
     struct sandbox *sb = map_get(&s.core->sandboxes, s.id);
-    if (!sb)
+    if (!sb || sb->state == SB_STOPPING) /* it failed, and is being ended for good by now: whoever asked for that waits for that */
         return;
     fault("ended.stored");
     sandbox_announce(sb);

@@ -43,8 +43,9 @@ static void agent_drop(struct entry *en)
     en->prime = NULL;
     warm_cancel(en->warm);
     en->warm = NULL;
-    agent_free(en->agent);
-    en->agent = NULL;
+    struct agent *a = en->agent;
+    en->agent = NULL; /* first: calls that end with it are no answer of the guest's */
+    agent_free(a);
 }
 
 static void answer(struct entry *en, struct vm_variant *v, const struct err *e)
@@ -68,14 +69,21 @@ static void answer(struct entry *en, struct vm_variant *v, const struct err *e)
 static void prepared(struct entry *en, const struct err *e)
 {
     struct vm_build *b = en->build;
+    bool silent = e && agent_broken(en->agent); /* its kernel hangs, died, or never ran: not an answer */
+    struct err why = e ? *e : (struct err){0};
     agent_drop(en);
-    vm_build_prepared(b, e);
+    if (silent)
+        vm_build_silent(b, &why);
+    else
+        vm_build_prepared(b, e ? &why : NULL);
 }
 
 static void frozen(void *arg, const struct err *e, struct rec r)
 {
     (void)r;
-    prepared(arg, e);
+    struct entry *en = arg;
+    if (en->agent)
+        prepared(en, e);
 }
 
 static void all_runs(void *arg, const struct err *e)
@@ -125,6 +133,8 @@ static void grown(void *arg, const struct err *e, struct rec r)
 {
     (void)r;
     struct entry *en = arg;
+    if (!en->agent)
+        return;
     if (e) {
         prepared(en, e);
         return;
@@ -138,6 +148,8 @@ static void configured(void *arg, const struct err *e, struct rec r)
     struct entry *en = arg;
     static const struct call_ops ops = {.done = grown};
     struct err no;
+    if (!en->agent)
+        return;
     if (e || !agent_call(en->agent, OP_GROW, NULL, &ops, en, &no))
         prepared(en, e ? e : &no);
 }

@@ -262,6 +262,7 @@ int init_vm(int *ret_volumes, struct err *e)
     if (wait_for("/dev", port_there, port, PORT_NS))
         return err_set(e, E_TIMEOUT, "no virtio port named '%s'", PORT_NAME);
     umask(022);
+    (void)sys_write_file("/proc/sys/kernel/printk", "4"); /* as "quiet" has it: a boot that was to be loud is over */
     /* the two ports are of one device: when one is there, so is the other */
     *ret_volumes = init_find_port("/sys/class/virtio-ports", "/dev", "volumes", volumes, sizeof volumes) ? -1 : open(volumes, O_RDWR | O_NONBLOCK | O_CLOEXEC);
     int fd = open(port, O_RDWR | O_NONBLOCK | O_CLOEXEC);

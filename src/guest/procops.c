@@ -19,7 +19,6 @@
 #define ENV_MAX  1024
 #define DESC_MAX 2048 /* bytes of arguments shown by OP_PROCS */
 #define RECENT_NS (30 * NS_PER_S) /* see OP_ATTACH */
-#define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 /* Everything a start needs besides the process itself; strings live in `text`. */
 struct start {
@@ -97,7 +96,7 @@ static int build_env(struct agent *a, struct start *s, const struct user *u, str
             return -1;
         at += v.n + 1;
     }
-    if (add_env_kv(s, "PATH", DEFAULT_PATH, e) || add_env_kv(s, "HOME", u->home, e) || add_env_kv(s, "USER", u->name, e) ||
+    if (add_env_kv(s, "PATH", AGENT_PATH, e) || add_env_kv(s, "HOME", u->home, e) || add_env_kv(s, "USER", u->name, e) ||
         add_env_kv(s, "LOGNAME", u->name, e) || add_env_kv(s, "SHELL", u->shell, e))
         return -1;
     return pty ? add_env_kv(s, "TERM", "xterm-256color", e) : 0;
@@ -109,7 +108,7 @@ static void finish_vectors(struct start *s)
     s->envp = xcalloc(s->nenv + 1, sizeof *s->envp);
     for (size_t i = 0; i < s->narg; i++)
         s->argv[i] = s->text.p + s->arg[i];
-    s->l.path = DEFAULT_PATH;
+    s->l.path = AGENT_PATH;
     for (size_t i = 0; i < s->nenv; i++) {
         s->envp[i] = s->text.p + s->env[i];
         if (!strncmp(s->envp[i], "PATH=", 5))

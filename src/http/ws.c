@@ -8,7 +8,7 @@
  * and never fragmented. */
 #include "http/ws.h"
 #include "base/enc.h"
-#include "http/sha1.h"
+#include "base/sha1.h"
 #include <string.h>
 
 void ws_dec_init(struct ws_dec *d, bool want_mask, size_t max_message)

@@ -51,7 +51,7 @@ static int on_from(struct parse *ps, const char *p, struct err *e)
     char *colon = strchr(w.p, ':');
     struct str name = {w.p, colon ? (size_t)(colon - w.p) : w.n}, tag = {colon ? colon + 1 : "", colon ? strlen(colon + 1) : 0};
     if (!name_ok(name) || (colon && (tag.n > 63 || !chars_ok(tag.p, "._-"))))
-        return err_set(e, E_INVALID, "line %d: FROM: not a template name (use debian:12 or the name of a template; images are imported first)",
+        return err_set(e, E_INVALID, "line %d: FROM: not a template name. An image is not pulled: `podman save -o image.tar IMAGE`, then `hutch template import NAME image.tar` and FROM NAME",
                        ps->line);
     if (str_eqz(name, "debian")) {
         if (!str_eqz(tag, "12") && !str_eqz(tag, "12-slim") && !str_eqz(tag, "bookworm") && !str_eqz(tag, "bookworm-slim"))

@@ -6,8 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
+
+#define CLAIMS 0x68757463 /* where the bytes of cgroup_host_claim() begin */
 
 int cg_write(int dir, const char *file, const char *text)
 {
@@ -72,16 +75,30 @@ bool cg_mount_find(const char *mountinfo, const char *fstype, const char *option
     return false;
 }
 
-int cgroup_host_open(struct cgroup_host *h, const char *mountinfo, const char *tag, struct err *e)
+static int host_dir(const struct cgroup_host *h, int i) { return i < CG_TREES ? h->tree[i] : h->v2; }
+
+/* By descriptors of their own: those of the directories are also the jailer's, and the lock must end with us. Takes what it can get
+ * even if one is another's, so that whoever gives up knows which are free to remove. */
+static int host_lock(struct cgroup_host *h, struct err *e)
 {
-    *h = (struct cgroup_host){.tree = {-1, -1, -1, -1, -1}, .v2 = -1};
-    if (strlen(tag) >= sizeof h->tag)
-        return err_set(e, E_INVALID, "cgroup tag too long");
-    memcpy(h->tag, tag, strlen(tag) + 1);
-    auto_free char *text = fd_slurp_at(AT_FDCWD, mountinfo, 1 << 20, NULL);
+    int rc = 0;
+    for (int i = 0; i <= CG_TREES; i++) {
+        int dir = host_dir(h, i);
+        auto_fd fd = dir < 0 ? -1 : openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (dir < 0)
+            continue;
+        if (fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB))
+            h->lock[i] = take_fd(&fd);
+        else
+            rc = errno == EWOULDBLOCK ? err_set(e, E_CONFLICT, "the control groups %s belong to another hutch that still runs", h->tag)
+                                      : err_sys(e, errno, "locking the control groups %s", h->tag);
+    }
+    return rc;
+}
+
+static int host_open(struct cgroup_host *h, const char *text, struct err *e)
+{
     char at[256];
-    if (!text)
-        return err_sys(e, errno, "mount table");
     h->version = cg_mount_find(text, "cgroup", "memory", at, sizeof at) ? 1 : 2;
     if (h->version == 2)
         return cg2_host_open(h, text, true, e);
@@ -89,6 +106,30 @@ int cgroup_host_open(struct cgroup_host *h, const char *mountinfo, const char *t
     if (cg2_host_open(h, text, false, &why)) /* optional beside v1: the v1 freezer does the same, slower */
         (void)snprintf(h->note, sizeof h->note, "no cgroup2 beside v1: kill and freeze by the v1 freezer");
     return cg1_host_open(h, text, e);
+}
+
+int cgroup_host_open(struct cgroup_host *h, const char *mountinfo, const char *tag, struct err *e)
+{
+    *h = CGROUP_HOST_NONE;
+    if (strlen(tag) >= sizeof h->tag)
+        return err_set(e, E_INVALID, "cgroup tag too long");
+    memcpy(h->tag, tag, strlen(tag) + 1);
+    auto_free char *text = fd_slurp_at(AT_FDCWD, mountinfo, 1 << 20, NULL);
+    if (!text)
+        return err_sys(e, errno, "mount table");
+    struct err why;
+    int made = host_open(h, text, e), taken = host_lock(h, made ? &why : e);
+    if (made || taken)
+        cgroup_host_close(h, true);
+    return made || taken ? -1 : 0;
+}
+
+/* A byte of a file that is there anyway: nothing to leave behind, and no directory per number. */
+int cgroup_host_claim(const struct cgroup_host *h, unsigned n)
+{
+    struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = CLAIMS + (off_t)n, .l_len = 1};
+    auto_fd fd = openat(h->version == 1 ? h->tree[CG_MEMORY] : h->v2, "../cgroup.procs", O_RDWR | O_CLOEXEC);
+    return fd < 0 || fcntl(fd, F_OFD_SETLK, &l) < 0 ? -1 : take_fd(&fd);
 }
 
 void cgroup_host_close(struct cgroup_host *h, bool rm)
@@ -100,11 +141,13 @@ void cgroup_host_close(struct cgroup_host *h, bool rm)
         int *fd = i < CG_TREES ? &h->tree[i] : &h->v2;
         if (*fd < 0)
             continue;
-        if (rm)
+        if (rm && h->lock[i] >= 0) /* nobody else's */
             (void)unlinkat(*fd, up, AT_REMOVEDIR); /* EBUSY if a box is left: the next start sweeps it */
         (void)close(*fd);
         *fd = -1;
     }
+    for (int i = 0; i <= CG_TREES; i++)
+        cleanup_fd(&h->lock[i]), h->lock[i] = -1;
 }
 
 static int each_dir(int dir, int (*fn)(int dir, const char *name, void *arg), void *arg)
@@ -145,7 +188,7 @@ int cgroup_host_sweep(struct cgroup_host *h, struct err *e)
 {
     int found = 0, left = 0;
     for (int i = 0; i <= CG_TREES; i++) {
-        int dir = i < CG_TREES ? h->tree[i] : h->v2, n = dir < 0 ? 0 : each_dir(dir, count, NULL);
+        int dir = host_dir(h, i), n = dir < 0 ? 0 : each_dir(dir, count, NULL);
         found = n > found ? n : found;
     }
     if (!found)
@@ -155,7 +198,7 @@ int cgroup_host_sweep(struct cgroup_host *h, struct err *e)
     for (int turn = 0; turn < 200; turn++) {
         left = 0;
         for (int i = 0; i <= CG_TREES; i++) {
-            int dir = i < CG_TREES ? h->tree[i] : h->v2;
+            int dir = host_dir(h, i);
             if (dir < 0)
                 continue;
             if (!h->v2_kill || turn > 20)
@@ -167,6 +210,69 @@ int cgroup_host_sweep(struct cgroup_host *h, struct err *e)
         (void)nanosleep(&(struct timespec){0, 10 * 1000 * 1000}, NULL); /* start-up only */
     }
     return err_set(e, E_CONFLICT, "%d control groups of an earlier life cannot be removed", left);
+}
+
+/* ---- trees of others ---- */
+
+/* -> how many hierarchies have one of that tag */
+static int other_open(const struct cgroup_host *h, const char *tag, struct cgroup_host *ret)
+{
+    char up[CG_NAME + 8];
+    int n = 0;
+    *ret = CGROUP_HOST_NONE;
+    ret->version = h->version, ret->v2_kill = h->v2_kill;
+    (void)snprintf(ret->tag, sizeof ret->tag, "%s", tag);
+    (void)snprintf(up, sizeof up, "../%s", ret->tag);
+    for (int i = 0; i <= CG_TREES; i++) {
+        int dir = host_dir(h, i), fd = dir < 0 ? -1 : openat(dir, up, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        *(i < CG_TREES ? &ret->tree[i] : &ret->v2) = fd;
+        n += fd >= 0;
+    }
+    return n;
+}
+
+static int count_procs(int dir, const char *name, void *arg)
+{
+    struct cgroup_census *c = arg;
+    auto_fd d = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    auto_fd fd = d < 0 ? -1 : openat(d, "cgroup.procs", O_RDONLY | O_CLOEXEC);
+    auto_free char *list = fd < 0 ? NULL : fd_slurp(fd, 1 << 20, NULL);
+    for (char *p = list; p && *p; p += strspn(p, "\n ")) {
+        char *end;
+        bool seen = strtol(p, &end, 10) > 0;
+        if (end == p)
+            break;
+        p = end;
+        c->procs++;
+        c->unseen += !seen;
+    }
+    return 1;
+}
+
+int cgroup_host_census(const struct cgroup_host *h, const char *tag, struct cgroup_census *ret)
+{
+    struct cgroup_host o;
+    *ret = (struct cgroup_census){0};
+    int trees = other_open(h, tag, &o);
+    for (int i = 0; i <= CG_TREES; i++) {
+        int dir = host_dir(&o, i);
+        if (dir >= 0)
+            ret->groups += each_dir(dir, count_procs, ret);
+    }
+    /* cgroup2 lists those of other pid namespaces as 0. v1 leaves them out, but counts them; zombies as well, who only look unseen. */
+    if (o.v2 < 0 && !ret->procs && cg_read_u64(o.tree[CG_PIDS], "pids.current"))
+        ret->unseen++;
+    cgroup_host_close(&o, false);
+    return trees;
+}
+
+int cgroup_host_clear(const struct cgroup_host *h, const char *tag, struct err *e)
+{
+    struct cgroup_host o;
+    (void)other_open(h, tag, &o);
+    int n = host_lock(&o, e) ? -1 : cgroup_host_sweep(&o, e);
+    cgroup_host_close(&o, true);
+    return n;
 }
 
 static int make_dir(int parent, const char *name, int *ret, struct err *e)

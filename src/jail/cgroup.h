@@ -26,9 +26,12 @@ struct cgroup_host {
     char tag[CG_NAME];
     int tree[CG_TREES];   /* v1: our directory in each hierarchy; a co-mounted one is opened once, the others are -1 */
     int v2;               /* cgroup2: our directory; -1: none (v1 only) */
+    int lock[CG_TREES + 1]; /* the same directories once more, locked: nobody else may sweep them while we live */
     bool v2_kill, v2_cpu; /* cgroup2: has cgroup.kill; counts CPU time */
     char note[96];        /* what is missing, for the operator */
 };
+
+#define CGROUP_HOST_NONE ((struct cgroup_host){.tree = {-1, -1, -1, -1, -1}, .v2 = -1, .lock = {-1, -1, -1, -1, -1, -1}})
 
 struct cgroup {
     char name[CG_NAME];
@@ -39,11 +42,21 @@ struct cgroup {
 };
 #define CGROUP_NONE ((struct cgroup){.tree = {-1, -1, -1, -1, -1}, .v2 = -1})
 
-/* Finds the mounts in `mountinfo` (normally /proc/self/mountinfo), makes our directories. */
+/* Finds the mounts in `mountinfo` (normally /proc/self/mountinfo), makes our directories and takes them: E_CONFLICT while somebody
+ * who lives has them. Such a lock is seen by all who see the tree, from whatever mount, pid or network namespace, and it is
+ * free the moment its owner dies. */
 int cgroup_host_open(struct cgroup_host *h, const char *mountinfo, const char *tag, struct err *e) __attribute__((warn_unused_result));
 /* What an earlier life with the same tag left behind: kills it and removes it. Returns how many groups there were, or -1. */
 int cgroup_host_sweep(struct cgroup_host *h, struct err *e) __attribute__((warn_unused_result));
-void cgroup_host_close(struct cgroup_host *h, bool remove);
+/* The tree of another tag: groups and processes in it (one may count in several hierarchies), and those that live in a pid
+ * namespace we cannot look into. Returns in how many hierarchies there is one. */
+struct cgroup_census { int groups, procs, unseen; };
+int cgroup_host_census(const struct cgroup_host *h, const char *tag, struct cgroup_census *ret);
+/* Kills and removes it; E_CONFLICT if somebody has locked it, but versions that did not are the caller's to find. Returns as the sweep does. */
+int cgroup_host_clear(const struct cgroup_host *h, const char *tag, struct err *e) __attribute__((warn_unused_result));
+/* Number `n` is ours until the returned descriptor is closed; -1 and errno EAGAIN: somebody has it. Among all who see the tree. */
+int cgroup_host_claim(const struct cgroup_host *h, unsigned n);
+void cgroup_host_close(struct cgroup_host *h, bool remove); /* remove: what is empty and ours */
 
 int cgroup_make(const struct cgroup_host *h, const char *name, const struct cgroup_limit *l, struct cgroup *ret, struct err *e)
     __attribute__((warn_unused_result));

@@ -118,41 +118,43 @@ int mount_idmap(int mnt, int userns, struct err *e)
     return 0;
 }
 
-static int overlay_open(int lower, int upper, int work, bool is_volatile, int *ret, struct err *e)
+/* The layers of an overlay: by descriptor, or by the names under which they hang. */
+struct layers { int lower, up, work; const char *lower_at, *up_at, *work_at; };
+
+static int put_layer(int fs, const char *by_fd, const char *by_name, int fd, const char *at, struct err *e)
+{
+    int rc = at ? sys_fsconfig(fs, FSC_SET_STRING, by_name, at, 0) : sys_fsconfig(fs, FSC_SET_FD, by_fd, NULL, fd);
+    return rc < 0 ? fs_err(e, fs, by_name) : 0;
+}
+
+static int overlay_open(const struct layers *l, struct err *e)
 {
     auto_fd fs = sys_fsopen("overlay");
     if (fs < 0)
         return err_sys(e, errno, "fsopen overlay");
     if (opt(fs, "source", "none") < 0)
         return fs_err(e, fs, "source");
-    if (sys_fsconfig(fs, FSC_SET_FD, "lowerdir+", NULL, lower) < 0)
-        return fs_err(e, fs, "overlay layers by descriptor (Linux 6.13) lowerdir+");
-    if (sys_fsconfig(fs, FSC_SET_FD, "upperdir", NULL, upper) < 0)
-        return fs_err(e, fs, "upperdir");
-    if (sys_fsconfig(fs, FSC_SET_FD, "workdir", NULL, work) < 0)
-        return fs_err(e, fs, "workdir");
-    if (is_volatile && opt(fs, "volatile", NULL) < 0)
-        return fs_err(e, fs, "volatile");
+    if (put_layer(fs, "lowerdir+", "lowerdir", l->lower, l->lower_at, e) || put_layer(fs, "upperdir", "upperdir", l->up, l->up_at, e) ||
+        put_layer(fs, "workdir", "workdir", l->work, l->work_at, e))
+        return -1;
     /* whiteouts and renames of directories must not depend on the host's module parameters */
-    if (opt(fs, "redirect_dir", "on") < 0 || opt(fs, "index", "off") < 0 || opt(fs, "metacopy", "off") < 0)
+    if (opt(fs, "volatile", NULL) < 0 || opt(fs, "redirect_dir", "on") < 0 || opt(fs, "index", "off") < 0 || opt(fs, "metacopy", "off") < 0)
         return fs_err(e, fs, "overlay options");
     if (sys_fsconfig(fs, FSC_CMD_CREATE, NULL, NULL, 0) < 0)
         return fs_err(e, fs, "overlay");
     int m = sys_fsmount(fs, 0);
-    if (m < 0)
-        return fs_err(e, fs, "overlay");
-    *ret = m;
-    return 0;
+    return m < 0 ? fs_err(e, fs, "overlay") : m;
 }
 
-int mount_overlay(int lower, int upper, uid_t uid, gid_t gid, struct err *e)
+/* l says how the kernel is told of the layers; upper is the writable one's mount all the same. */
+static int overlay(struct layers *l, int upper, uid_t uid, gid_t gid, struct err *e)
 {
     auto_fd up = openat(upper, "upper", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     auto_fd work = openat(upper, "work", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    auto_fd m = -1;
     struct err back;
     if (up < 0 || work < 0)
         return err_sys(e, errno, "writable layer");
+    l->up = up, l->work = work;
     /* The mounter's ids must be mapped in the idmapped layers, else the overlay comes up read-only, silently. */
     if (privs_fs_as(uid, gid, e))
         return -1;
@@ -161,17 +163,35 @@ int mount_overlay(int lower, int upper, uid_t uid, gid_t gid, struct err *e)
     (void)unlinkat(work, "work/incompat/volatile/dirty", 0);
     if (!unlinkat(work, "work/incompat/volatile", AT_REMOVEDIR))
         (void)unlinkat(work, "work/incompat", AT_REMOVEDIR);
-    int rc = overlay_open(lower, up, work, true, &m, e);
+    auto_fd m = overlay_open(l, e);
     if (privs_fs_as(0, 0, &back))
         return err_set(e, E_INTERNAL, "cannot return to root's file ids: %s", back.msg);
     struct statvfs v;
-    if (rc)
+    if (m < 0)
         return -1;
     if (fstatvfs(m, &v) < 0)
         return err_sys(e, errno, "overlay");
     if (v.f_flag & ST_RDONLY)
         return err_set(e, E_INTERNAL, "the overlay came up read-only");
     return take_fd(&m);
+}
+
+int mount_overlay(int lower, int upper, uid_t uid, gid_t gid, struct err *e)
+{
+    struct layers l = {.lower = lower};
+    return overlay(&l, upper, uid, gid, e);
+}
+
+int mount_overlay_at(const char *lower, const char *upper, uid_t uid, gid_t gid, struct err *e)
+{
+    char up[96], work[96];
+    auto_fd top = open(upper, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (top < 0)
+        return err_sys(e, errno, "writable layer");
+    (void)snprintf(up, sizeof up, "%s/upper", upper);
+    (void)snprintf(work, sizeof work, "%s/work", upper);
+    struct layers l = {.lower_at = lower, .up_at = up, .work_at = work};
+    return overlay(&l, top, uid, gid, e);
 }
 
 int mount_move(int mnt, int dirfd, const char *path, struct err *e)

@@ -17,11 +17,13 @@ int mount_image_copy(int image, int from, const char *scratch, struct err *e) __
  * system, read-only after the first sign of damage. The image's lock (disk_volume) stays with the loop device. */
 int mount_volume(int image, const char *scratch, struct err *e) __attribute__((warn_unused_result));
 int mount_tmpfs(const char *size, const char *mode, struct err *e) __attribute__((warn_unused_result));
-int mount_clone(int dirfd, const char *path, bool recursive, struct err *e) __attribute__((warn_unused_result));
+int mount_clone(int dirfd, const char *path, bool recursive, struct err *e) __attribute__((warn_unused_result)); /* of one that hangs in our namespace; others: jail/shelf.h */
 int mount_attr(int mnt, uint64_t set, bool recursive, struct err *e) __attribute__((warn_unused_result)); /* MATTR_* */
 int mount_idmap(int mnt, int userns, struct err *e) __attribute__((warn_unused_result));
 /* Overlay of idmapped layers. upper holds the directories "upper" and "work". uid, gid: what 0 of the layers is outside. */
 int mount_overlay(int lower, int upper, uid_t uid, gid_t gid, struct err *e) __attribute__((warn_unused_result));
+/* The same for kernels before 6.15: of layers that hang at these places (jail/shelf.h). */
+int mount_overlay_at(const char *lower, const char *upper, uid_t uid, gid_t gid, struct err *e) __attribute__((warn_unused_result));
 int mount_move(int mnt, int dirfd, const char *path, struct err *e) __attribute__((warn_unused_result));
 
 /* ---- child ---- */

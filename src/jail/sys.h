@@ -107,6 +107,7 @@ static inline int sys_openat2(int dfd, const char *path, uint64_t flags, uint64_
 static inline int sys_close_range(unsigned lo, unsigned hi) { return (int)syscall(SYS_close_range, lo, hi, 0u); }
 static inline int sys_pidfd_signal(int pidfd, int sig) { return (int)syscall(SYS_pidfd_send_signal, pidfd, sig, (void *)0, 0u); }
 static inline int sys_unshare(unsigned flags) { return (int)syscall(SYS_unshare, (unsigned long)flags); }
+static inline int sys_setns(int ns, unsigned kind) { return (int)syscall(SYS_setns, ns, kind); }
 static inline int sys_execveat(int fd, const char *path, char *const *argv, char *const *envp, int flags)
 {
     return (int)syscall(SYS_execveat, fd, path, argv, envp, flags);

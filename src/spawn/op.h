@@ -27,6 +27,7 @@
 #define SP_LIST_MAX   64
 #define SP_LAYERS_MAX 20   /* disk layers between a variant's disk and the top */
 #define SP_VOLUME_MIN 16u /* MiB */
+#define SP_CONSOLE_MAX 16384
 #define SP_PLACE      256 /* where a volume goes inside a box */
 
 enum sp_op {
@@ -60,11 +61,18 @@ enum sp_op {
     SP_LAYER_SAVE,     /* sp_layer -> sp_saved (ns it stood still, bytes): the writable layer of a running container into snapshots/.<sid>.tmp, which
                         * is there. In a process of its own. */
     SP_LAYER_SEED,     /* sp_layer -> sp_saved: boxes/<bid> made, with the layer of snapshots/<sid>; SP_BOX_START then starts on it. Likewise. */
+    SP_CONSOLE,        /* sp_id -> fd: the last SP_CONSOLE_MAX bytes that a box wrote to stderr (a VM: its guest's console too), as they are; also of a dead box */
     SP_OP_MAX
 };
 
 enum sp_cgroup { SP_CG_V1 = 1, SP_CG_V2 = 2 };
-enum sp_feature { SP_FEAT_CGROUP2_KILL = 1, SP_FEAT_KVM_NODE = 2 /* /dev/kvm exists; whether it is any good is not known here */ };
+enum sp_feature {
+    SP_FEAT_CGROUP2_KILL = 1,
+    SP_FEAT_KVM_NODE = 2,   /* /dev/kvm exists; whether it is any good is not known here */
+    SP_FEAT_MOUNTS_OK = 4,  /* a clone and an overlay were just made, as boxes need them … */
+    SP_FEAT_MOUNTS_BAD = 8, /* … or could not: note says why. Neither: a spawner of an older version */
+    SP_FEAT_SHELF = 16,     /* by the way of kernels before 6.15 (jail/shelf.h) */
+};
 #define SP_VM_OVERHEAD_MIB 512u /* emulator beside the guest RAM: translation cache 128, heap, and page cache of the disk under writeback */
 #define SP_VM_STATE_FD     9            /* number of SPF_STATE inside QEMU: {"uri":"fd:9"} */
 #define SP_VM_TAP_FD       8            /* number of its tap; every VM has one */
@@ -96,7 +104,7 @@ struct sp_vm {
     uint32_t tsc_khz;        /* TCG boot: tsc_early_khz */
     uint32_t low_priority;   /* start niced (pool refill); lifted with SP_LIMITS */
     uint32_t ram_private;    /* boot: map RAM privately as well, so that it can be saved like a clone's */
-    uint32_t pad;
+    uint32_t loud;           /* boot: the kernel says all it does */
 };
 
 struct sp_volume { char id[SP_ID]; uint32_t size_mib; uint32_t inodes; /* 0: from the size */ };

@@ -40,10 +40,11 @@ static void make_boot_id(char out[40])
  * processors (RCU), so the caller does it when nobody waits for it. */
 static int make_root(struct box *b, int userns, int template, int *ret_lower, struct err *e)
 {
-    int lower = *ret_lower = mount_clone(template, "", false, e);
+    const struct shelf *shelf = &b->srv->shelf;
+    int lower = *ret_lower = shelf_clone(shelf, template, e);
     if (lower < 0 || mount_idmap(lower, userns, e) || mount_idmap(b->upper, userns, e))
         return -1;
-    return mount_overlay(lower, b->upper, box_uid(b), box_uid(b), e);
+    return shelf_overlay(shelf, lower, b->upper, box_uid(b), box_uid(b), e);
 }
 
 static int start(struct server *s, struct box *b, const struct sp_box *q, struct err *e)

@@ -31,7 +31,12 @@ static int hello(struct server *s, struct request *r)
         rep.u.hello.features |= SP_FEAT_CGROUP2_KILL;
     if (!access("/dev/kvm", F_OK))
         rep.u.hello.features |= SP_FEAT_KVM_NODE;
-    (void)snprintf(rep.u.hello.note, sizeof rep.u.hello.note, "%s", s->note);
+    struct err why;
+    bool bad = shelf_try(&s->shelf, &why);
+    rep.u.hello.features |= bad ? SP_FEAT_MOUNTS_BAD : SP_FEAT_MOUNTS_OK;
+    if (s->shelf.ns >= 0)
+        rep.u.hello.features |= SP_FEAT_SHELF;
+    (void)snprintf(rep.u.hello.note, sizeof rep.u.hello.note, "%s", bad ? why.msg : s->note);
     server_reply(s, r->gen, r->q->seq, &rep, NULL, 0);
     return 0;
 }
@@ -161,6 +166,17 @@ static int limits(struct server *s, struct request *r, struct box *b, struct err
     return 0;
 }
 
+static int console(struct server *s, struct request *r, struct box *b, struct err *e)
+{
+    struct sp_rep rep = {0};
+    auto_fd fd = console_open(b, e);
+    if (fd < 0)
+        return -1;
+    box_info(b, &rep.u.info);
+    server_reply(s, r->gen, r->q->seq, &rep, &fd, 1);
+    return 0;
+}
+
 static int on_box(struct server *s, struct request *r, struct err *e)
 {
     const char *id = r->q->u.id.id; /* every one of these requests begins with it */
@@ -185,6 +201,8 @@ static int on_box(struct server *s, struct request *r, struct err *e)
         return attach(s, r, b, e);
     case SP_STAT:
         return stat_box(s, r, b);
+    case SP_CONSOLE:
+        return console(s, r, b, e);
     case SP_REMOVE:
     case SP_RELEASE:
         box_remove(b, r->q->op == SP_RELEASE, r->gen, r->q->seq);
@@ -213,6 +231,7 @@ int op_control(struct server *s, struct request *r, struct err *e)
         return list(s, r, e);
     case SP_ATTACH:
     case SP_STAT:
+    case SP_CONSOLE:
     case SP_REMOVE:
     case SP_RELEASE:
     case SP_KILL:

@@ -81,7 +81,7 @@ static int start(struct server *s, struct box *b, const struct sp_isolate *q, st
     auto_fd inner = -1, err_end = -1;
     if (box_channel(&b->chan, &inner, e) || box_log_pipe(b, box_uid(b), &err_end, e))
         return -1;
-    auto_fd root = mount_clone(lower, "", false, e);
+    auto_fd root = shelf_clone(&s->shelf, lower, e);
     auto_fd dev = mount_clone(s->dev_mnt, "", false, e);
     auto_fd tools = make_tools(s, (enum sp_language)q->language, e);
     if (root < 0 || dev < 0 || tools < 0 || mount_attr(root, MATTR_RDONLY | MATTR_NOSUID | MATTR_NODEV, false, e) ||

@@ -40,6 +40,18 @@ static void step(struct pack *p, const char *what)
     (void)fd_write_all(p->progress, line, (size_t)n); /* nobody listens any more: go on all the same */
 }
 
+/* At the place of ours that was made at the start, whatever its name leads to by now: the folder above is the daemon's. */
+static int hang(const struct pack *p, int fs, struct err *e)
+{
+    struct stat st;
+    auto_fd at = open(p->s->attach_at, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (at < 0 || fstat(at, &st) < 0)
+        return err_sys(e, errno, "place of the new file system");
+    if (st.st_uid || st.st_dev != p->s->attach_dev || st.st_ino != p->s->attach_ino)
+        return err_set(e, E_INTERNAL, "the place of the new file system is not the one that was made for it");
+    return mount_move(fs, at, "", e);
+}
+
 static int unpack(struct pack *p, int fs, struct err *e)
 {
     char *argv[] = {"hutch-untar", "--max-bytes", p->bytes, (char *)(uintptr_t)p->how, NULL};
@@ -60,6 +72,10 @@ static int unpack(struct pack *p, int fs, struct err *e)
         return -1;
     auto_fd sync = child.sync;
     (void)close(child.pidfd);
+    /* It hangs in our own mount namespace, which ends with us: before Linux 6.15 what hangs nowhere cannot be cloned. The
+     * unpacker was born before and has no copy. */
+    if (hang(p, fs, e))
+        return -1;
     auto_fd out = mount_clone(fs, "", false, e);
     if (out < 0 || ns_map_ids(child.pid, jail_first_id(JAIL_UNTAR), p->uid, jail_id_count(JAIL_UNTAR), &userns, NULL, e) ||
         mount_idmap(out, userns, e) || mount_attr(out, MATTR_NOSUID | MATTR_NODEV | MATTR_NOEXEC, false, e) ||
@@ -104,10 +120,10 @@ static int shrink(struct pack *p, int image, struct err *e)
     const char *const fsck[] = {"/usr/sbin/e2fsck", "-fy", path, NULL};
     const char *const min[] = {"/usr/sbin/resize2fs", "-M", path, NULL};
     struct stat st;
-    step(p, "checking");
+    step(p, "checking the image's file system");
     if (program2(fsck, 1, e))
         return -1;
-    step(p, "shrinking");
+    step(p, "shrinking the image to what it holds");
     if (program2(min, 0, e))
         return -1;
     if (fstat(image, &st) < 0)
@@ -147,13 +163,13 @@ static int build(struct pack *p, struct err *e)
     if (image < 0)
         return err_sys(e, errno, "image");
     if (p->base < 0)
-        step(p, "formatting");
+        step(p, "formatting the image");
     if (p->base < 0 ? disk_mkfs(image, p->size_mib, 0, NULL, e) : copy(p, image, e))
         return -1;
     auto_fd fs = mount_image(image, false, p->s->scratch, e);
     if (fs < 0 || fstat(fs, &st) < 0)
         return -1;
-    step(p, "unpacking");
+    step(p, "unpacking into the image");
     if (unpack(p, fs, e))
         return -1;
     auto_fd top = openat(fs, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -163,6 +179,8 @@ static int build(struct pack *p, struct err *e)
     if (top < 0 || syncfs(top) < 0)
         return err_sys(e, errno, "writing the image");
     (void)close(take_fd(&top));
+    if (fchdir(fs) < 0 || sys_umount2(".", UMOUNT_DETACH) < 0 || chdir("/") < 0) /* the mount itself, not a name */
+        return err_sys(e, errno, "the new file system");
     (void)close(take_fd(&fs));
     if (wait_unmounted(st.st_dev, e) || shrink(p, image, e))
         return -1;
@@ -179,6 +197,7 @@ static int body(void *arg, struct err *e)
     if (!build(p, e))
         return 0;
     char line[320];
+    err_of_host(e);
     int n = snprintf(line, sizeof line, "error %s %s\n", err_name(e->code), e->msg);
     (void)fd_write_all(p->progress, line, (size_t)n);
     (void)unlinkat(p->dir, "rootfs.ext4", 0);

@@ -7,12 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #define TOOL_PIDS 4096u
 #define ENV_MAX   32
 
-struct tool { const char *argv[6]; const char *env[ENV_MAX]; char script[PATH_LEN], kernel_dir[PATH_LEN]; int out, err; };
+#define DEFAULTS_MAX 1024
+struct tool { const char *argv[6]; const char *env[ENV_MAX]; char script[PATH_LEN], kernel_dir[PATH_LEN], defaults[DEFAULTS_MAX]; int out, err; };
 
 extern char **environ;
 
@@ -61,6 +63,18 @@ static int body(void *arg, struct err *e)
     return 0;
 }
 
+/* What bootstrap.sh noted. The folder above is the daemon's, so only what root wrote there counts; the script gets it as text. */
+static void read_defaults(struct server *s, char out[DEFAULTS_MAX])
+{
+    struct stat st;
+    out[0] = 0;
+    auto_fd fd = server_home_open(s, O_RDONLY, NULL, "cache/apt/defaults");
+    if (fd < 0 || fstat(fd, &st) < 0 || st.st_uid || st.st_size >= DEFAULTS_MAX)
+        return;
+    ssize_t n = read(fd, out, DEFAULTS_MAX - 1);
+    out[n < 0 ? 0 : n] = 0;
+}
+
 static int start(struct server *s, struct box *b, const struct sp_tool *q, struct err *e)
 {
     static struct tool t; /* one thread; the child has its own copy */
@@ -76,6 +90,8 @@ static int start(struct server *s, struct box *b, const struct sp_tool *q, struc
     t.argv[n++] = t.script;
     if (q->kind == SP_TOOL_PRESET) {
         t.argv[n++] = q->variant;
+        t.argv[n++] = t.defaults;
+        read_defaults(s, t.defaults);
     } else if (q->kind == SP_TOOL_BOOTSTRAP) {
         t.argv[n++] = q->variant;
         t.argv[n++] = s->home;

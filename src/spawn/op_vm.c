@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 
 #define QEMU      "/usr/bin/qemu-system-x86_64"
+#define FIRMWARE  "qboot.rom" /* looked up in QEMU's own data folder */
 #define ARGS_MAX  256
 #define TEXT_MAX  16384
 #define VM_PIDS   128u /* threads of one QEMU: vCPUs, disk workers */
@@ -146,24 +147,24 @@ static void boot_args(struct args *a, const struct sp_vm *q, const int fd[SPF_MA
     arg(a, "-initrd");
     arg(a, "/proc/self/fd/%d", fd[SPF_INITRD]);
     arg(a, "-append");
-    static const char common[] = "console=ttyS0 reboot=t panic=-1 quiet audit=0 cryptomgr.notests i8042.noaux i8042.nokbd i8042.nomux i8042.nopnp";
+    const char *words = q->loud ? "earlyprintk=ttyS0 loglevel=7" : "quiet";
+    static const char common[] = "console=ttyS0 reboot=t panic=-1 audit=0 cryptomgr.notests i8042.noaux i8042.nokbd i8042.nomux i8042.nopnp";
     /* Emulated: without the TSC rate a boot may hang; without norandmaps every exec is translated anew; the rest are a
      * kernel's defences against its own processes, which cost a tenth of every command there. */
     if (q->accel == SP_ACCEL_TCG)
-        arg(a, "%s tsc=reliable tsc_early_khz=%u norandmaps mitigations=off init_on_alloc=0 hardened_usercopy=off randomize_kstack_offset=off lsm=landlock,yama "
+        arg(a, "%s %s tsc=reliable tsc_early_khz=%u norandmaps mitigations=off init_on_alloc=0 hardened_usercopy=off randomize_kstack_offset=off lsm=landlock,yama "
             "psi=0 nowatchdog transparent_hugepage=madvise",
-            common, q->tsc_khz);
+            common, words, q->tsc_khz);
     else
-        arg(a, "%s", common);
-    /* the guest's console beside QEMU's own messages: the last lines are in the exit log */
-    arg2(a, "-chardev", "file,id=con,path=/proc/self/fd/2,append=on");
-    arg2(a, "-serial", "chardev:con");
+        arg(a, "%s %s", common, words);
 }
 
 static int command_line(struct args *a, const struct sp_vm *q, const int fd[SPF_MAX], int chan, int volumes, int qmp, struct err *e)
 {
     bool tcg = q->accel == SP_ACCEL_TCG;
     arg(a, "%s", QEMU);
+    /* The default name, bios-microvm.bin, is qboot in Debian 12 and SeaBIOS in 13, which boots no kernel without option ROMs. */
+    arg2(a, "-bios", FIRMWARE);
     arg2(a, "-M", "microvm,x-option-roms=off,rtc=on,pit=off,pic=off,suppress-vmdesc=on,memory-backend=mem0");
     arg2(a, "-accel", tcg ? "tcg,tb-size=128" : "kvm");
     arg2(a, "-cpu", tcg ? "max,erms=off,la57=off" : "host");
@@ -181,8 +182,9 @@ static int command_line(struct args *a, const struct sp_vm *q, const int fd[SPF_
     arg2(a, "-global", "migration.send-configuration=off");
     if (!q->incoming)
         boot_args(a, q, fd);
-    else
-        arg2(a, "-serial", "null");
+    /* the guest's console beside QEMU's own messages: server_console.c keeps the last of both */
+    arg2(a, "-chardev", "file,id=con,path=/proc/self/fd/2,append=on");
+    arg2(a, "-serial", "chardev:con");
     disk_args(a, fd);
     arg2(a, "-device", "virtio-blk-device,drive=top,serial=root");
     arg2(a, "-device", "virtio-scsi-device,id=scsi0");
@@ -195,7 +197,9 @@ static int command_line(struct args *a, const struct sp_vm *q, const int fd[SPF_
     arg2(a, "-device", "virtserialport,chardev=c1,name=volumes");
     arg(a, "-netdev");
     arg(a, "tap,id=n0,fd=%d,vhost=off", SP_VM_TAP_FD);
-    arg2(a, "-device", "virtio-net-device,netdev=n0,mac=" NET_GUEST_MAC_TEXT);
+    /* No announcements, see below. With them on and no rounds to make, QEMU 7.2 frees the card's timer when it loads a state, and
+     * the guest that resets the card later, by powering off, makes it use that. */
+    arg2(a, "-device", "virtio-net-device,netdev=n0,guest_announce=off,mac=" NET_GUEST_MAC_TEXT);
     arg(a, "-chardev");
     arg(a, "socket,id=mon,fd=%d", qmp);
     arg2(a, "-mon", "chardev=mon,mode=control");

@@ -63,9 +63,9 @@ static int volume_stat(struct server *s, struct request *r, struct err *e)
 
 /* ---- keepers ---- */
 
-static int keeper_root(int volume, int userns, int *ret, struct err *e)
+static int keeper_root(const struct server *s, int volume, int userns, int *ret, struct err *e)
 {
-    auto_fd m = mount_clone(volume, "", false, e);
+    auto_fd m = shelf_clone(&s->shelf, volume, e);
     if (m < 0 || mount_idmap(m, userns, e) || mount_attr(m, MATTR_NOSUID | MATTR_NODEV | MATTR_NOEXEC, false, e))
         return -1;
     *ret = take_fd(&m);
@@ -100,7 +100,7 @@ static int keeper_start(struct server *s, struct box *b, const struct sp_keeper 
                      .envp = envp};
     struct jailed child;
     auto_fd userns = -1, root = -1;
-    if (box_jail(b, &j, &child, &userns, e) || keeper_root(volume, userns, &root, e))
+    if (box_jail(b, &j, &child, &userns, e) || keeper_root(s, volume, userns, &root, e))
         return -1;
     return jail_go(child.sync, root, -1, -1, e);
 }
@@ -235,7 +235,7 @@ static int lend(struct server *s, struct request *r, struct err *e)
         return err_set(e, E_CONFLICT, "volume %s is not open", q->volume);
     cleanup_fd(&b->mntns); /* a volume is let go when the box ends, not when somebody gets round to its mounts */
     b->mntns = -1;
-    auto_fd m = mount_clone(volume, "", false, e);
+    auto_fd m = shelf_clone(&s->shelf, volume, e);
     if (m < 0 || mount_attr(m, MATTR_NOSUID | MATTR_NODEV | (q->read_only ? MATTR_RDONLY : 0), false, e) || lend_run(b, m, q->place, e))
         return -1;
     server_ok(s, r->gen, r->q->seq);

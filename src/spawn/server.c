@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "spawn/starter.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -121,6 +122,7 @@ void server_reply(struct server *s, uint64_t gen, uint64_t seq, const struct sp_
 void server_fail(struct server *s, uint64_t gen, uint64_t seq, const struct err *e)
 {
     struct sp_rep r = {.rc = -1, .err = *e};
+    err_of_host(&r.err);
     server_reply(s, gen, seq, &r, NULL, 0);
 }
 
@@ -240,6 +242,24 @@ static void on_signal(struct server *s, struct watch *w)
         s->stop = true;
 }
 
+/* The daemon that started us is up, or will never be. */
+static void on_starter(struct server *s, struct watch *w)
+{
+    enum spawn_lease is = spawn_lease_look(w->fd);
+    if (is == LEASE_OPEN)
+        return;
+    server_unwatch(s, w);
+    (void)close(w->fd);
+    s->starter = 0;
+    if (is == LEASE_KEPT) {
+        own_for_good(s);
+        return;
+    }
+    log_info("the daemon that started this did not come up");
+    server_unlisten(s); /* first: whoever starts next must not mistake us for one that stays */
+    s->stop = true;
+}
+
 /* ---- the loop ------------------------------------------------------------------------------------------------- */
 
 static void bury(struct server *s)
@@ -255,10 +275,13 @@ int server_run(struct server *s)
 {
     struct epoll_event ev[32];
     if (server_watch(s, &s->w_listen, s->listener, on_accept, NULL) < 0 || server_watch(s, &s->w_sig, s->sigfd, on_signal, NULL) < 0 ||
-        workers_watch(s) < 0)
+        (s->starter && server_watch(s, &s->w_starter, s->starter, on_starter, NULL) < 0) || workers_watch(s) < 0)
         return -1;
     while (!s->stop) {
-        int wait = box_retry(s, clock_mono());
+        int64_t now = clock_mono();
+        int wait = box_retry(s, now), tick = console_tick(s, now);
+        if (tick >= 0 && (wait < 0 || tick < wait))
+            wait = tick;
         bool spare = ready_wants(s);
         int n = epoll_wait(s->epoll, ev, 32, spare ? SPARE_MS : wait);
         if (!n && spare)

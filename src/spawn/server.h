@@ -5,7 +5,8 @@
  * Files: server.c (loop, connection, queue), server_box.c (life and death of a
  * box), server_disk.c (template mounts, writable layers), server_worker.c (a
  * process for disk work), server_task.c (processes for long work), server_child.c (processes for one answer),
- * server_volume.c (images of volumes), server_ready.c (container jails made ahead), server_host.c (what is made once at start), op_*.c (one family of requests each). */
+ * server_console.c (what boxes print), server_volume.c (images of volumes), server_ready.c (container jails made ahead), server_host.c (what is made once at
+ * start), server_own.c (what of the host is ours alone), op_*.c (one family of requests each). */
 #pragma once
 #include "base/err.h"
 #include "base/list.h"
@@ -14,13 +15,14 @@
 #include "jail/jail.h"
 #include "jail/net.h"
 #include "jail/seccomp.h"
+#include "jail/shelf.h"
 #include "spawn/op.h"
 #include <stdbool.h>
 #include <stdint.h>
 
 #define SLOTS       1024  /* boxes alive at once */
 #define SLOT_IDS    65536u
-#define LOG_TAIL    4096
+#define LOG_TAIL    SP_CONSOLE_MAX
 #define PATH_LEN    512
 #define POOL_KINDS  4
 #define POOL_DEPTH  8
@@ -61,14 +63,15 @@ struct box {
     int disk;                     /* VM: its top image, for accounting */
     int64_t started;
     struct sp_exit exit;
-    char tail[LOG_TAIL];          /* last bytes of stderr */
-    unsigned ntail;
+    char *tail;                   /* last bytes of stderr: a ring of LOG_TAIL, made with the first byte */
     uint64_t tail_total;
+    int tail_reads;               /* until it has to wait for a tick */
+    bool tail_waits;
     bool has_dir;                 /* boxes/<id> is its */
 };
 
 struct template { char id[SP_ID]; int mnt; };
-struct volume { char id[SP_ID]; int mnt; bool placed; };
+struct volume { char id[SP_ID]; int mnt; };
 struct upper { int mnt; uint32_t mib, inodes; char name[32]; };
 struct pool { uint32_t mib, inodes; int64_t used; struct upper item[POOL_DEPTH]; int n, ordered; };
 
@@ -84,8 +87,9 @@ struct server {
     uint32_t allow_uid, egress_uid;
     uint32_t uid_base;
     char tag[CG_NAME];
-    int epoll, listener, lock, sigfd, uid_lock;
-    struct watch w_listen, w_sig;
+    int epoll, listener, lock, sigfd, uid_lock, uid_claim;
+    int starter;                    /* spawn/starter.h; 0: none, we stay in any case */
+    struct watch w_listen, w_sig, w_starter;
     struct worker { int sock; /* -1: none */ pid_t pid; struct watch w; } maker, worker, jailer; /* disk workers: of layers ahead of time, of everything else; of jails ahead of time */
     int nstarting;
     struct conn conn;
@@ -93,13 +97,17 @@ struct server {
     struct list graves;
     bool slot_used[SLOTS];
     int slot_next, nretry;
+    int64_t console_at;             /* next tick of boxes that wrote much; 0: none did */
     struct cgroup_host cg;
     struct net_host net;
     struct seccomp_prog f_box, f_vm, f_untar, f_keeper, f_isolate, f_call; /* f_call: what an isolate's calls live under */
     char attach_at[PATH_LEN], scratch[PATH_LEN];
+    dev_t attach_dev;
+    ino_t attach_ino;
     char dev_dir[PATH_LEN], vm_root[2][PATH_LEN];
     int dev_mnt;                    /* template of /dev, attached at dev_dir in our private mount namespace */
     int vm_mnt[2];                  /* roots of QEMU without and with /dev/kvm, likewise */
+    struct shelf shelf;             /* where templates and volumes hang, if the kernel wants them to hang somewhere */
     int agent, untar;               /* sealed memfds; -1: not made yet */
     int64_t agent_id[3], untar_id[3]; /* size, mtime, inode of what was copied */
     struct template *tmpl;
@@ -131,9 +139,16 @@ int server_run(struct server *s);
 /* server_host.c */
 int server_init(struct server *s, struct err *e) __attribute__((warn_unused_result));
 void server_unlisten(struct server *s); /* takes the socket's file away; connections stay */
+void server_abandon(struct server *s); /* after a server_init() that failed */
 void server_fini(struct server *s);
 int server_program(struct server *s, const char *name, int *memfd, int64_t id[3], struct err *e) __attribute__((warn_unused_result)); /* -> memfd, borrowed */
 int server_home_open(struct server *s, int flags, struct err *e, const char *fmt, ...) __attribute__((format(printf, 4, 5), warn_unused_result)); /* below home, no symlinks */
+
+/* server_own.c, in this order */
+int own_home(struct server *s, struct err *e) __attribute__((warn_unused_result));    /* locks home and run folder, makes the tag */
+void own_for_good(struct server *s);                                                 /* the lease is over: others may rely on us */
+int own_cgroups(struct server *s, struct err *e) __attribute__((warn_unused_result)); /* takes our tree, sweeps what an earlier life left in it */
+int own_ids(struct server *s, struct err *e) __attribute__((warn_unused_result));     /* a window of ids */
 
 /* server_box.c */
 struct box *box_new(struct server *s, const char *id, enum sp_kind kind, struct err *e); /* listed; E_CONFLICT if the id is taken */
@@ -143,8 +158,15 @@ int slot_take(struct server *s, struct err *e) __attribute__((warn_unused_result
 uint32_t slot_uid(const struct server *s, int slot);
 int box_take_slot(struct box *b, struct err *e) __attribute__((warn_unused_result));
 uint32_t box_uid(const struct box *b);
-int box_log_pipe(struct box *b, uint32_t uid, int *ret_write_end, struct err *e) __attribute__((warn_unused_result));
 void box_started(struct box *b, const struct jailed *j);    /* the clone is there: watch it */
+
+/* server_console.c */
+int box_log_pipe(struct box *b, uint32_t uid, int *ret_write_end, struct err *e) __attribute__((warn_unused_result));
+int console_tick(struct server *s, int64_t now);            /* reads on where a box had to wait -> ms until it is due, -1: nobody waits */
+void console_catch_up(struct box *b);                       /* what is in the pipe now */
+int console_open(struct box *b, struct err *e) __attribute__((warn_unused_result)); /* -> memfd of the last LOG_TAIL bytes */
+void console_log_end(struct box *b);
+
 struct request;
 /* server_start.c: the steps that every start shares. box_begun() takes what the others led to. */
 struct box *box_begin(struct server *s, const struct request *r, const char *id, enum sp_kind kind, struct err *e);
@@ -174,7 +196,7 @@ bool ready_give_up(struct server *s);                        /* one less, for it
 void ready_fini(struct server *s);
 
 /* server_disk.c */
-int disk_template(struct server *s, const char *id, struct err *e) __attribute__((warn_unused_result)); /* -> detached mount, borrowed */
+int disk_template(struct server *s, const char *id, struct err *e) __attribute__((warn_unused_result)); /* -> mount for shelf_clone(), borrowed */
 void disk_template_drop(struct server *s, const char *id);
 int disk_upper(struct server *s, const char *box, uint32_t mib, uint32_t inodes, struct err *e) __attribute__((warn_unused_result)); /* -> mount, owned */
 bool disk_upper_exists(struct server *s, const char *box);
@@ -191,7 +213,7 @@ int disk_mkfs_for(int image, uint32_t mib, uint32_t inodes, unsigned owner, stru
 int run_program(const char *const *argv, struct err *e) __attribute__((warn_unused_result)); /* blocks; 0 on exit status 0 */
 
 /* server_volume.c */
-int volume_open(struct server *s, const char *id, struct err *e) __attribute__((warn_unused_result)); /* -> detached mount, borrowed */
+int volume_open(struct server *s, const char *id, struct err *e) __attribute__((warn_unused_result)); /* -> mount for shelf_clone(), borrowed */
 int volume_find(struct server *s, const char *id);            /* likewise, -1: not mounted */
 void volume_close(struct server *s, const char *id);
 void volumes_fini(struct server *s);

@@ -15,8 +15,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#define TAIL_TOTAL_MAX (1u << 20) /* of stderr; then the pipe is closed: nobody floods us */
-#define WAIT_PIDFD     3          /* P_PIDFD */
+#define WAIT_PIDFD 3 /* P_PIDFD */
 
 static void close_fd(int *fd)
 {
@@ -69,67 +68,6 @@ uint32_t slot_uid(const struct server *s, int slot) { return s->uid_base + (uint
 int box_take_slot(struct box *b, struct err *e) { return (b->slot = slot_take(b->srv, e)) < 0 ? -1 : 0; }
 uint32_t box_uid(const struct box *b) { return slot_uid(b->srv, b->slot); }
 
-/* ---- stderr --------------------------------------------------------------------------------------------------- */
-
-static void tail_put(struct box *b, const char *p, size_t n)
-{
-    if (n > LOG_TAIL)
-        p += n - LOG_TAIL, n = LOG_TAIL;
-    if (b->ntail + n > LOG_TAIL) {
-        unsigned drop = b->ntail + (unsigned)n - LOG_TAIL;
-        memmove(b->tail, b->tail + drop, b->ntail - drop);
-        b->ntail -= drop;
-    }
-    memcpy(b->tail + b->ntail, p, n);
-    b->ntail += (unsigned)n;
-}
-
-static void on_stderr(struct server *s, struct watch *w)
-{
-    struct box *b = w->arg;
-    char t[16384];
-    ssize_t n = read(w->fd, t, sizeof t);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    if (n > 0) {
-        tail_put(b, t, (size_t)n);
-        b->tail_total += (uint64_t)n;
-    }
-    if (n > 0 && b->tail_total < TAIL_TOTAL_MAX)
-        return;
-    server_unwatch(s, &b->w_err);
-    close_fd(&b->errpipe);
-}
-
-int box_log_pipe(struct box *b, uint32_t uid, int *ret_write_end, struct err *e)
-{
-    int p[2];
-    if (pipe2(p, O_CLOEXEC) < 0)
-        return err_sys(e, errno, "pipe");
-    b->errpipe = p[0];
-    /* owned by the box, or it could not open /dev/stderr again */
-    if (fd_nonblock(p[0]) < 0 || fchown(p[1], uid, uid) < 0 || server_watch(b->srv, &b->w_err, p[0], on_stderr, b) < 0) {
-        int sys = errno;
-        (void)close(p[1]);
-        return err_sys(e, sys, "pipe");
-    }
-    *ret_write_end = p[1];
-    return 0;
-}
-
-/* The end, and the last words line by line (a log line is shorter than the tail). */
-static void log_end(struct box *b)
-{
-    log_info("%s ended: %s %d oom_kills=%u", b->id, b->exit.signaled ? "signal" : "status", b->exit.code, b->exit.oom_kills);
-    for (unsigned at = 0; at < b->ntail;) {
-        const char *nl = memchr(b->tail + at, '\n', b->ntail - at);
-        unsigned end = nl ? (unsigned)(nl - b->tail) : b->ntail;
-        if (end > at)
-            log_info("%s stderr: %.*s", b->id, (int)(end - at), b->tail + at);
-        at = end + 1;
-    }
-}
-
 /* ---- death ---------------------------------------------------------------------------------------------------- */
 
 static void box_free(struct box *b)
@@ -148,6 +86,8 @@ static void box_free(struct box *b)
         s->slot_used[b->slot] = false;
     if (b->retry_at)
         s->nretry--;
+    free(b->tail);
+    b->tail = NULL;
     list_add_tail(&s->graves, &b->grave);
 }
 
@@ -297,8 +237,7 @@ static void settle(struct box *b)
     memset(&si, 0, sizeof si);
     while (waitid((idtype_t)WAIT_PIDFD, (id_t)b->pidfd, &si, WEXITED) < 0 && errno == EINTR)
         ;
-    if (b->errpipe >= 0)
-        on_stderr(s, &b->w_err);
+    console_catch_up(b);
     if (!b->removing) { /* else nobody asks for its figures any more, and the worker takes its mounts down */
         cgroup_usage(&s->cg, &b->cg, &b->last);
         close_fd(&b->mntns);
@@ -372,7 +311,7 @@ static void on_exit_fd(struct server *s, struct watch *w)
     bool failed = b->state == BX_STARTING;
     settle(b);
     if (!failed) {
-        log_end(b);
+        console_log_end(b);
         server_event(s, &b->exit);
     }
     try_remove(b);

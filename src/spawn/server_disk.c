@@ -1,5 +1,5 @@
 /* Root file systems of containers: template images mounted once, read-only and
- * detached; writable layers as small ext4 images on loop devices, because that
+ * for cloning; writable layers as small ext4 images on loop devices, because that
  * caps bytes and inodes on every host and is deleted as one file. A few layers
  * are kept ready (copied, attached, mounted), since that is half of a start. */
 #include "base/buf.h"
@@ -86,6 +86,18 @@ int disk_mkfs_for(int image, uint32_t mib, uint32_t inodes, unsigned owner, stru
 
 /* ---- templates ------------------------------------------------------------------------------------------------ */
 
+static void shelf_name(const char *id, char out[SHELF_NAME]) { (void)snprintf(out, SHELF_NAME, "template-%s", id); }
+
+/* Running boxes hold their own references. */
+static void forget_template(struct server *s, int i)
+{
+    char name[SHELF_NAME];
+    shelf_name(s->tmpl[i].id, name);
+    (void)close(s->tmpl[i].mnt);
+    shelf_drop(&s->shelf, name);
+    memmove(s->tmpl + i, s->tmpl + i + 1, sizeof *s->tmpl * (size_t)(--s->ntmpl - i));
+}
+
 int disk_template(struct server *s, const char *id, struct err *e)
 {
     for (int i = 0; i < s->ntmpl; i++)
@@ -97,13 +109,13 @@ int disk_template(struct server *s, const char *id, struct err *e)
         return err_wrap(e, "template %s", id);
     if (st.st_uid) /* it came in a pack; the host's kernel does not read what it did not write */
         return err_set(e, E_UNSUPPORTED, "template %s came with the snapshot of a VM and is not for containers; isolation vm", id);
+    char name[SHELF_NAME];
+    shelf_name(id, name);
     auto_fd m = mount_image(image, true, s->scratch, e);
-    if (m < 0)
+    if (m < 0 || shelf_keep(&s->shelf, m, name, e))
         return err_wrap(e, "template %s", id);
-    if (s->ntmpl == TEMPLATES_MAX) { /* forget the oldest; running boxes hold their own references */
-        (void)close(s->tmpl[0].mnt);
-        memmove(s->tmpl, s->tmpl + 1, sizeof *s->tmpl * (size_t)--s->ntmpl);
-    }
+    if (s->ntmpl == TEMPLATES_MAX)
+        forget_template(s, 0); /* the oldest */
     s->tmpl = xrealloc(s->tmpl, sizeof *s->tmpl * (size_t)(s->ntmpl + 1));
     struct template *t = &s->tmpl[s->ntmpl++];
     memset(t, 0, sizeof *t);
@@ -115,8 +127,7 @@ void disk_template_drop(struct server *s, const char *id)
 {
     for (int i = 0; i < s->ntmpl; i++)
         if (!strcmp(s->tmpl[i].id, id)) {
-            (void)close(s->tmpl[i].mnt);
-            memmove(s->tmpl + i, s->tmpl + i + 1, sizeof *s->tmpl * (size_t)(--s->ntmpl - i));
+            forget_template(s, i);
             return;
         }
 }
@@ -346,7 +357,7 @@ void disk_fini(struct server *s)
             (void)unlinkat(s->fs_fd, u->name, 0);
         }
     while (s->ntmpl)
-        (void)close(s->tmpl[--s->ntmpl].mnt);
+        forget_template(s, s->ntmpl - 1);
     free(s->tmpl);
     s->tmpl = NULL;
 }

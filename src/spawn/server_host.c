@@ -1,6 +1,6 @@
 /* What the spawner makes once: its private mount namespace, control groups,
- * the template of /dev, the root QEMU lives in, seccomp programs, the socket;
- * and the sweep of what an earlier life with the same home left behind. */
+ * the template of /dev, the root QEMU lives in, seccomp programs, the socket.
+ * What of the host is its alone, and the sweep, are in server_own.c. */
 #include "base/cleanup.h"
 #include "base/enc.h"
 #include "base/fd.h"
@@ -24,19 +24,9 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
-#define UID_FIRST   0x70000000u /* above what login, sub-uid and machine tools hand out */
-#define UID_WINDOWS 32u         /* of SLOTS ranges each: up to 0xf0000000 */
 #define MFD_CLOEXEC_    1u
 #define MFD_SEALING_    2u
 #define MFD_EXEC_       0x10u
-
-static uint32_t hash32(const char *t)
-{
-    uint32_t h = 2166136261u; /* FNV-1a: names, not secrets */
-    for (; *t; t++)
-        h = (h ^ (unsigned char)*t) * 16777619u;
-    return h;
-}
 
 int server_home_open(struct server *s, int flags, struct err *e, const char *fmt, ...)
 {
@@ -99,36 +89,13 @@ static int make_dir(const char *path, mode_t mode, struct err *e)
     return mkdir(path, mode) < 0 && errno != EEXIST ? err_sys(e, errno, "directory") : 0;
 }
 
-static int take_lock(struct server *s, struct err *e)
+static int know_place(struct server *s, struct err *e)
 {
-    char path[PATH_LEN];
-    (void)snprintf(path, sizeof path, "%s/spawn.lock", s->run);
-    s->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (s->lock < 0)
-        return err_sys(e, errno, "lock");
-    /* the home is what must not be shared; the run directory may differ by mistake */
-    if (flock(s->lock, LOCK_EX | LOCK_NB) < 0 || flock(s->home_fd, LOCK_EX | LOCK_NB) < 0)
-        return err_set(e, E_CONFLICT, "another spawner serves this home");
+    struct stat st;
+    if (lstat(s->attach_at, &st) < 0)
+        return err_sys(e, errno, "directory");
+    s->attach_dev = st.st_dev, s->attach_ino = st.st_ino;
     return 0;
-}
-
-/* Host-wide, without a file to leave behind: an abstract socket name per window of ids. */
-static int take_uids(struct server *s, uint32_t seed, struct err *e)
-{
-    for (uint32_t i = 0; i < UID_WINDOWS; i++) {
-        uint32_t w = (seed + i) % UID_WINDOWS;
-        struct sockaddr_un a = {.sun_family = AF_UNIX};
-        int n = snprintf(a.sun_path + 1, sizeof a.sun_path - 1, "hutch-ids-%u", w);
-        auto_fd fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-        if (fd < 0)
-            return err_sys(e, errno, "socket");
-        if (bind(fd, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) < 0)
-            continue;
-        s->uid_lock = take_fd(&fd);
-        s->uid_base = UID_FIRST + w * SLOTS * SLOT_IDS;
-        return 0;
-    }
-    return err_set(e, E_QUOTA, "all %u id windows of this host are taken", UID_WINDOWS);
 }
 
 static const struct { const char *name; unsigned major, minor; } dev_nodes[] = {
@@ -286,12 +253,25 @@ static int start_signals(struct server *s, struct err *e)
     return 0;
 }
 
+static int private_mounts(struct err *e)
+{
+    if (sys_unshare(NS_MOUNT) < 0)
+        return err_sys(e, errno, "private mount namespace");
+    if (!sys_mount(NULL, "/", NULL, MOUNT_REC | MOUNT_PRIVATE, NULL))
+        return 0;
+    if (errno == EINVAL)
+        return err_set(e, E_UNSUPPORTED, "its root folder is not a mount point, as in a plain chroot, so it cannot keep its mounts to itself: "
+                                         "bind-mount that folder onto itself before chroot, or use pivot_root");
+    return err_sys(e, errno, "private mount namespace");
+}
+
 int server_init(struct server *s, struct err *e)
 {
-    uint32_t h = hash32(s->home);
     struct rlimit nofile;
     (void)umask(022);
-    s->home_fd = s->fs_fd = s->listener = s->lock = s->sigfd = s->uid_lock = s->epoll = s->conn.fd = s->dev_mnt = s->vm_mnt[0] = s->vm_mnt[1] = s->agent = s->untar = s->maker.sock = s->worker.sock = s->jailer.sock = -1;
+    s->home_fd = s->fs_fd = s->listener = s->lock = s->sigfd = s->uid_lock = s->uid_claim = s->epoll = s->conn.fd = s->dev_mnt = s->vm_mnt[0] = s->vm_mnt[1] = s->agent = s->untar = s->maker.sock = s->worker.sock = s->jailer.sock = -1;
+    s->cg = CGROUP_HOST_NONE;
+    s->shelf = SHELF_NONE;
     list_init(&s->graves);
     list_init(&s->conn.queue);
     /* 3..9 are numbers that children get descriptors under: ours start above */
@@ -305,30 +285,23 @@ int server_init(struct server *s, struct err *e)
     s->home_fd = open(s->home, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (s->home_fd < 0)
         return err_sys(e, errno, "home");
-    if (net_host_open(&s->net, e) || take_lock(s, e) || start_signals(s, e) || take_uids(s, h, e) || load_filters(s, e))
+    /* do not reorder: what is locked first, and what can fail without a trace, comes before anything is swept */
+    if (net_host_open(&s->net, e) || own_home(s, e) || start_signals(s, e) || load_filters(s, e) || private_mounts(e) || own_cgroups(s, e) || own_ids(s, e))
         return -1;
-    if (sys_unshare(NS_MOUNT) < 0 || sys_mount(NULL, "/", NULL, MOUNT_REC | MOUNT_PRIVATE, NULL) < 0)
-        return err_sys(e, errno, "private mount namespace");
-    (void)snprintf(s->tag, sizeof s->tag, "hutch-%08x", h);
-    if (cgroup_host_open(&s->cg, "/proc/self/mountinfo", s->tag, e))
-        return -1;
-    int swept = cgroup_host_sweep(&s->cg, e);
-    if (swept < 0)
-        return -1;
-    if (swept)
-        log_warn("killed and removed %d boxes of an earlier life", swept);
     (void)snprintf(s->scratch, sizeof s->scratch, "%s/spawn", s->run);
     (void)snprintf(s->attach_at, sizeof s->attach_at, "%s/spawn/root", s->run);
     (void)snprintf(s->dev_dir, sizeof s->dev_dir, "%s/spawn/dev", s->run);
     for (int kvm = 0; kvm < 2; kvm++)
         (void)snprintf(s->vm_root[kvm], sizeof s->vm_root[kvm], "%s/spawn/vm%d", s->run, kvm);
     if (make_dir(s->scratch, 0700, e) || make_dir(s->attach_at, 0700, e) || make_dir(s->dev_dir, 0700, e) || make_dir(s->vm_root[0], 0700, e) ||
-        make_dir(s->vm_root[1], 0700, e))
+        make_dir(s->vm_root[1], 0700, e) || know_place(s, e))
         return -1;
     if (mkdirat(s->home_fd, "fs", 0700) < 0 && errno != EEXIST)
         return err_sys(e, errno, "fs");
     if ((s->fs_fd = server_home_open(s, O_RDONLY | O_DIRECTORY, e, "fs")) < 0)
         return -1;
+    if (shelf_open(&s->shelf, getenv("HUTCH_SHELF") != NULL, e)) /* microVMs need none; `hutch doctor` tries it again and tells */
+        log_warn("%s: containers, isolates and building templates will not work", e->msg);
     if (make_dev(s, e))
         return err_wrap(e, "template of /dev");
     if (make_vm_root(s->vm_root[0], false, &s->vm_mnt[0], e) || make_vm_root(s->vm_root[1], true, &s->vm_mnt[1], e))
@@ -350,6 +323,14 @@ void server_unlisten(struct server *s)
     (void)unlink(path); /* gone already: fine */
 }
 
+void server_abandon(struct server *s)
+{
+    workers_end(s);
+    cgroup_host_close(&s->cg, true); /* a tree with a box in it stays: nobody has swept it yet */
+    if (s->listener >= 0)
+        server_unlisten(s);
+}
+
 void server_fini(struct server *s)
 {
     size_t i = 0;
@@ -365,6 +346,7 @@ void server_fini(struct server *s)
     }
     disk_fini(s);
     volumes_fini(s);
+    shelf_close(&s->shelf);
     sweep_files(s);
     struct err e;
     if (cgroup_host_sweep(&s->cg, &e) < 0)

@@ -64,32 +64,14 @@ static int open_dir(struct server *s, struct err *e)
     return take_fd(&dir);
 }
 
-/* Before Linux 6.15 a mount that hangs nowhere cannot be cloned; then it is put into our private mount namespace. Not
- * otherwise: what hangs there is copied into the namespaces of tools, which may hold it for minutes. */
-static void place_name(const struct server *s, const char *id, char out[PATH_LEN + 32]) { (void)snprintf(out, PATH_LEN + 32, "%s/v-%s", s->scratch, id); }
+static void shelf_name(const char *id, char out[SHELF_NAME]) { (void)snprintf(out, SHELF_NAME, "volume-%s", id); }
 
-static int place(const struct server *s, const char *id, int mnt, bool *ret_placed, struct err *e)
+static void let_go(const struct server *s, const struct volume *v)
 {
-    char at[PATH_LEN + 32];
-    auto_fd try = mount_clone(mnt, "", false, NULL);
-    *ret_placed = try < 0;
-    if (try >= 0)
-        return 0;
-    place_name(s, id, at);
-    if (mkdir(at, 0700) < 0 && errno != EEXIST)
-        return err_sys(e, errno, "volume");
-    return mount_move(mnt, AT_FDCWD, at, e);
-}
-
-static void unplace(const struct server *s, const struct volume *v)
-{
-    char at[PATH_LEN + 32];
-    place_name(s, v->id, at);
+    char name[SHELF_NAME];
+    shelf_name(v->id, name);
     (void)close(v->mnt);
-    if (v->placed && sys_umount2(at, UMOUNT_DETACH) < 0)
-        log_warn("volume %s: unmount: %s", v->id, strerror(errno));
-    if (v->placed)
-        (void)rmdir(at);
+    shelf_drop(&s->shelf, name);
 }
 
 static void image_name(const char *id, char out[SP_ID + 8]) { (void)snprintf(out, SP_ID + 8, "%s.ext4", id); }
@@ -133,15 +115,15 @@ int volume_open(struct server *s, const char *id, struct err *e)
     auto_fd image = image_open(s, id, e);
     if (image < 0)
         return -1;
+    char name[SHELF_NAME];
+    shelf_name(id, name);
     auto_fd m = mount_volume(image, s->scratch, e);
-    bool placed;
-    if (m < 0 || place(s, id, m, &placed, e))
+    if (m < 0 || shelf_keep(&s->shelf, m, name, e))
         return err_wrap(e, "volume %s", id);
     s->volume = xrealloc(s->volume, sizeof *s->volume * (size_t)(s->nvolume + 1));
     struct volume *v = &s->volume[s->nvolume++];
     memset(v, 0, sizeof *v);
     memcpy(v->id, id, strlen(id) + 1);
-    v->placed = placed;
     log_info("volume %s mounted", id);
     return v->mnt = take_fd(&m);
 }
@@ -150,7 +132,7 @@ void volume_close(struct server *s, const char *id)
 {
     for (int i = 0; i < s->nvolume; i++)
         if (!strcmp(s->volume[i].id, id)) {
-            unplace(s, &s->volume[i]);
+            let_go(s, &s->volume[i]);
             memmove(s->volume + i, s->volume + i + 1, sizeof *s->volume * (size_t)(--s->nvolume - i));
             log_info("volume %s let go", id);
             return;
@@ -160,7 +142,7 @@ void volume_close(struct server *s, const char *id)
 void volumes_fini(struct server *s)
 {
     while (s->nvolume)
-        unplace(s, &s->volume[--s->nvolume]);
+        let_go(s, &s->volume[--s->nvolume]);
     free(s->volume);
     s->volume = NULL;
 }

@@ -14,6 +14,9 @@
 
 enum { CREDIT_INITIAL = 65536 };
 
+/* PATH of a process where neither its request nor the sandbox has one. */
+#define AGENT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
 enum agent_op {
     /* First request after every sync; until it succeeded once since the last sync every other op but
      * OP_PING is refused with E_UNAVAILABLE. T_ENTROPY (>= 32 bytes), T_WALL_NS, T_HOSTNAME, T_MACHINE_ID (32 hex),

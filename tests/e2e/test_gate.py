@@ -86,7 +86,7 @@ def stores_that_programs_trust(t):
     box = t.box(network={"allow": ["api.allowed.test"]})
     certifi = "/usr/local/lib/python3.11/dist-packages/certifi/cacert.pem"
     box.exec(["sh", "-c", f"""mkdir -p {os.path.dirname(certifi)} /etc/ssl/certs/java /usr/lib/jvm/x/lib/security; echo '# theirs' >{certifi}
-: >/etc/ssl/certs/java/cacerts; : >/usr/lib/jvm/x/lib/security/cacerts
+printf 0 >/etc/ssl/certs/java/cacerts; printf 0 >/usr/lib/jvm/x/lib/security/cacerts; ln -s x /usr/lib/jvm/default
 printf '#!/bin/sh\necho "$@" >>/tmp/keytool\n' >/usr/local/bin/keytool; chmod 755 /usr/local/bin/keytool"""], user="root")
     t.c.put(f"{box.p}/network", {"allow": ["api.allowed.test"], "inject": [{"domain": "api.allowed.test", "header": "x-key", "value": "a-value-7"}]})
     ca = box.exec(["cat", "/etc/hutch/ca.pem"]).text.strip()
@@ -95,8 +95,9 @@ printf '#!/bin/sh\necho "$@" >>/tmp/keytool\n' >/usr/local/bin/keytool; chmod 75
         contains(box.exec(["cat", store]).text, ca, store)
     contains(box.exec(["cat", certifi]).text, "# theirs")
     calls = box.exec(["cat", "/tmp/keytool"]).text
-    for store in ("/etc/ssl/certs/java/cacerts", "/usr/lib/jvm/x/lib/security/cacerts"):
-        contains(calls, f"-importcert -noprompt -alias hutch-gate -file /etc/hutch/ca.pem -keystore {store}")
+    # stores of another format than Java's own are keytool's: each once, whatever leads to it, and nothing is taken out first that was never in
+    equal(sorted(calls.splitlines()), [f"-importcert -noprompt -alias hutch-gate -file /etc/hutch/ca.pem -keystore {store} -storepass changeit"
+                                       for store in ("/etc/ssl/certs/java/cacerts", "/usr/lib/jvm/x/lib/security/cacerts")])
     env = dict(line.split("=", 1) for line in box.exec(["env"]).text.splitlines() if "=" in line)
     for k in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS"):
         contains(box.exec(["cat", env[k]]).text, ca, k)
@@ -110,6 +111,58 @@ public class T { public static void main(String[] a) throws Exception {
   HttpURLConnection c = (HttpURLConnection) new URL("https://api.allowed.test/").openConnection();
   System.out.println(c.getResponseCode()); } }
 """
+
+
+STORE = """
+import hashlib, os, struct
+at = "/etc/ssl/certs/java/cacerts"
+d = open(at, "rb").read()
+magic, version, count = struct.unpack(">III", d[:12])
+assert (magic, version) == (0xfeedfeed, 2), d[:12]
+assert hashlib.sha1("changeit".encode("utf-16-be") + b"Mighty Aphrodite" + d[:-20]).digest() == d[-20:], "its sum"
+print(count, d.count(b"hutch-gate"), oct(os.stat(at).st_mode), os.path.islink("/usr/lib/jvm/default-java"), os.path.realpath("/usr/lib/jvm/default-java/lib/security/cacerts") == at)
+"""
+
+
+@TIERS
+@gated
+@timeout(170)
+def a_java_key_store_needs_no_java(t):
+    """The store of a template with a JDK is written without starting one: a sandbox starts as fast as without. keytool finds what was written right."""
+    inject = {"allow": ["api.allowed.test"], "inject": [{"domain": "api.allowed.test", "header": "x-key", "value": "a-value-7"}]}
+    box = t.box(template="notebook", network={"allow": ["api.allowed.test"]})
+    look = lambda: box.exec(["python3", "-c", STORE], deadline=60).text.split()
+    before = look()
+    equal(before[1:], ["0", "0o100644", "True", "True"], "as Debian has it: one file, and links to it")
+    box.exec(["sh", "-c", "printf '#!/bin/sh\necho \"$@\" >>/tmp/keytool\n' >/usr/local/bin/keytool; chmod 755 /usr/local/bin/keytool"], user="root", deadline=60)
+    t.c.put(f"{box.p}/network", inject)
+    equal(look(), [str(int(before[0]) + 1), "1"] + before[2:])
+    equal(box.exec(["cat", "/tmp/keytool"], deadline=60).text, "", "nobody ran it")
+    equal(box.exec(["sh", "-c", "ls /etc/ssl/certs/java"], deadline=60).text, "cacerts\n", "nothing lies beside it")
+    if t.tier == "container":  # an emulated Java takes its time
+        box.exec(["rm", "/usr/local/bin/keytool"], user="root")
+        listed = box.exec(["keytool", "-list", "-alias", "hutch-gate", "-keystore", "/etc/ssl/certs/java/cacerts", "-storepass", "changeit"], deadline=60)
+        contains(listed.text, "trustedCertEntry", listed.stderr)
+        ours = box.exec(["openssl", "x509", "-noout", "-fingerprint", "-sha256", "-in", "/etc/hutch/ca.pem"], deadline=60).text
+        contains(listed.text, ours.strip().split("=")[1])
+    other = t.box(template="notebook", network=inject)  # in the create
+    equal(other.exec(["python3", "-c", STORE], deadline=60).text.split(), [str(int(before[0]) + 1), "1"] + before[2:])
+
+
+@tiers("container")
+@gated
+@timeout(170)
+def a_key_store_of_another_format_is_keytools(t):
+    box = t.box(template="notebook", network={"allow": ["api.allowed.test"]})
+    store = "/usr/lib/jvm/own/lib/security/cacerts"
+    keytool = f"keytool -keystore {store} -storepass changeit"
+    box.ok(["sh", "-ec", f"mkdir -p {os.path.dirname(store)}; ls /etc/ssl/certs/*.pem | head -n 1 >/tmp/one; {keytool} -importcert -noprompt -alias theirs -file $(cat /tmp/one) -storetype PKCS12; "
+                         f"[ $(head -c 1 {store}) = 0 ]"], user="root", deadline=60)
+    t.c.put(f"{box.p}/network", {"allow": ["api.allowed.test"], "inject": [{"domain": "api.allowed.test", "header": "x-key", "value": "a-value-7"}]})
+    listed = box.ok(["sh", "-c", f"{keytool} -list"], user="root", deadline=60)
+    contains(listed, "theirs, ")
+    contains(listed, "hutch-gate, ")
+    equal(box.ok(["cat", "/etc/hutch/keytool"]), store + "\n")
 
 
 @tiers(*(("vm", "container") if SLOW else ("container",)))  # an emulated Java takes a minute to begin

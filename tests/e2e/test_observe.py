@@ -102,6 +102,8 @@ def doctor(t):
         true(c["status"] in ("ok", "warn", "fail") and c["name"] and c["found"], c)
         if c["status"] != "ok":
             true(c["lost"] and c["mend"], f"{c}: says neither what is lost nor how to mend it")
+    mounts = [c for c in checks if c["name"] == "mounts"]  # tried by hutch-spawn, as boxes need them
+    true(len(mounts) == 1 and mounts[0]["status"] == "ok", checks)
 
 
 @plain

@@ -3,6 +3,7 @@ import os
 import resource
 
 from hutchtest import *
+from packs import hutch
 
 
 def ends(t, box, cmd, reasons, user="root", codes="gone guest unavailable canceled"):
@@ -237,3 +238,45 @@ def emulator_without_memory(t):
     finally:
         resource.prlimit(spawner, resource.RLIMIT_AS, (soft, hard))
     t.box().ok(["echo", "again"])
+
+
+@tiers("vm")
+def console_is_kept(t):
+    """What a guest's kernel prints can be seen from outside, also after it was restored, and never raw."""
+    box = t.box()
+    box.ok(["sh", "-c", "echo '<0>from the kernel' > /dev/kmsg; printf 'odd \\033[31m\\377 bytes\\n' > /dev/console"], user="root")
+    text = lambda: "\n".join(box.console())  # noqa: E731
+    until(lambda: "from the kernel" in text() and "odd \\x1b[31m\\xff bytes" in text(), 20, "it is printed by and by")
+    rc, out, _ = hutch(t.d, "logs", "--console", box.id)
+    equal(rc, 0)
+    contains(out, "from the kernel")
+    lacks(out, "\x1b")
+    box.pause()
+    refuses("conflict", box.console)
+
+
+@tiers("container")
+def a_container_has_no_console(t):
+    refuses("unsupported", t.box().console)
+
+
+@tiers("vm")
+@timeout(200)
+@own_daemon(HUTCH_POOL_VM="0", HUTCH_POOL_PRESTARTED="0")
+def guest_that_does_not_come_up(t):
+    """A first boot that fails is tried again, loudly; the message has the line that says why, the log the rest."""
+    t.d.shutdown()
+    kernel = os.path.join(t.d.home, "kernel")
+    for name, text in (("modules.list", ""), ("SHA256SUMS", "of another kernel\n")):
+        os.unlink(os.path.join(kernel, name))  # linked to the seed's
+        with open(os.path.join(kernel, name), "w") as f:
+            f.write(text)
+    t.d.start()
+    e = refuses("gone guest unavailable", t.box)  # whichever end of it is noticed first
+    contains(e.message, "hutch-agent: root disk /dev/vda did not appear")
+    contains(e.message, "log/console.log in HUTCH_HOME")
+    text = open(os.path.join(t.d.home, "log", "console.log")).read()
+    first, second = text.split("boot 2 of 2")
+    contains(first, "boot 1 of 2")
+    contains(first, "hutch-agent: root disk")
+    true("Run /init as init process" in second and "Run /init" not in first, "the second boot says all it does")

@@ -17,11 +17,14 @@ import stat
 import subprocess
 import time
 
+from client import PATIENCE
+
 ID = re.compile(r"(?<![a-z0-9])[a-z][a-z0-9]{20}(?![a-z0-9])")
 NUM = re.compile(r"(?<=[-_/.])\d+(?![a-z0-9])")
 TAG = re.compile(r"/(hutch-[^/]+)")
 READY = re.compile(r"/ready-\d+")  # the cgroup2 of a container, named before anybody knew its box
 CG_ROOT = "/sys/fs/cgroup"
+PF_KTHREAD = 0x00200000
 OURS = ("hutchd", "hutch-watch", "hutch-spawn", "hutch-ready", "hutch-agent", "hutch-untar", "hutch-egress", "qemu-system-x86")
 
 
@@ -38,7 +41,7 @@ def _read(path, mode="r"):
 
 
 class Proc:
-    __slots__ = ("pid", "ppid", "start", "comm", "cmd", "env", "state", "cgroups")
+    __slots__ = ("pid", "ppid", "start", "comm", "cmd", "env", "state", "cgroups", "kernel")
 
     def __init__(self, pid):
         raw = _read(f"/proc/{pid}/stat")
@@ -50,6 +53,7 @@ class Proc:
         if self.comm.startswith("memfd:hutch-age"):
             self.comm = "hutch-agent"  # a container's PID 1 runs from a sealed copy
         self.state, self.ppid, self.start = rest[0], int(rest[1]), int(rest[19])
+        self.kernel = bool(int(rest[6]) & PF_KTHREAD)
         self.cmd = _read(f"/proc/{pid}/cmdline", "rb")
         self.env = _read(f"/proc/{pid}/environ", "rb")
         self.cgroups = _read(f"/proc/{pid}/cgroup")
@@ -224,8 +228,8 @@ class Census:
         got = collections.defaultdict(collections.Counter)
         nets = set()
         for p in ours:
-            if p.state == "Z" and p.ppid in (self.me, 0):
-                continue
+            if p.kernel or p.state == "Z" and p.ppid in (self.me, 0):
+                continue  # a thread of the kernel's: KVM has one for each VM, in the VM's cgroup, and ends it with the VM
             label = p.comm + (" (zombie)" if p.state == "Z" else "")
             got["process"][label if p.comm in OURS else f"guest process {p.comm}"] += 1
             try:
@@ -300,7 +304,7 @@ class Census:
 
     def settled(self, seconds=20.0, quiet=0.6):
         """The sample once it has stayed the same for `quiet` seconds (pools fill in the background)."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + seconds * PATIENCE
         last, since = self.sample(), time.monotonic()
         while time.monotonic() < end:
             time.sleep(0.15)
@@ -371,7 +375,7 @@ def leaks(before, after, extra=None, members=0):
 
 def wait_clean(census, before, seconds=10.0, stopped=False, extra=None, members=lambda: 0):
     """Leaks that are still there after `seconds`; returns as soon as there are none."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + seconds * PATIENCE
     while True:
         now = census.sample(stopped)
         found = leaks(before, now, extra, members())

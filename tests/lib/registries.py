@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import socket
 import subprocess
 import tarfile
@@ -21,7 +22,9 @@ def servers(name):
     if name not in _asked:
         r = subprocess.run(["sh", os.path.join(REPO, "share/tools/presets.sh"), name], capture_output=True, text=True, timeout=90)
         found = set()
-        for url in [line[6:] for line in r.stdout.splitlines() if line.startswith("allow ")]:
+        lines = r.stdout.splitlines()
+        page = "".join(line[5:] for line in lines if line.startswith("html "))  # of an index that may keep its files elsewhere
+        for url in [line[6:] for line in lines if line.startswith("allow ")] + sorted(set(re.findall(r'href="(https?://[^/"]+)', page))):
             u = urllib.parse.urlsplit(url)
             try:
                 with socket.create_connection((u.hostname, u.port or (443 if u.scheme == "https" else 80)), timeout=5) as s:

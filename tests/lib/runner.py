@@ -29,6 +29,7 @@ sys.path.insert(0, HERE)
 import census as _census  # noqa: E402
 import hutchtest as ht  # noqa: E402
 import tiers as _table  # noqa: E402
+from client import PATIENCE  # noqa: E402
 from daemon import Daemon, REPORT  # noqa: E402
 
 DEFAULT_TIMEOUT = 60
@@ -166,7 +167,7 @@ class Runner:
         special = getattr(test.fn, "shared_daemon", None)
         if special:
             shared = self.others.setdefault(special[0], Shared(*special))
-        limit = getattr(test.fn, "timeout", DEFAULT_TIMEOUT)
+        limit = getattr(test.fn, "timeout", DEFAULT_TIMEOUT) * PATIENCE
         start = time.monotonic()
         why, d, ctx, census_on = None, None, None, not self.opts.no_census
 
@@ -174,7 +175,7 @@ class Runner:
             raise ht.TestTimeout(f"the test took longer than its {limit} s")
         old = signal.signal(signal.SIGALRM, ring)
         try:
-            signal.setitimer(signal.ITIMER_REAL, 90)
+            signal.setitimer(signal.ITIMER_REAL, 90 * PATIENCE)
             if own is not None:
                 d = Daemon(env={k: str(v) for k, v in own.items()}, name=test.file[5:17])
                 d.start(settle=False)  # judged by what is left after its stop, so no quiet state is needed
@@ -200,7 +201,7 @@ class Runner:
             signal.setitimer(signal.ITIMER_REAL, 0)
         seconds = time.monotonic() - start
         signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(ht.TestTimeout("cleaning up took longer than 90 s")))
-        signal.setitimer(signal.ITIMER_REAL, 90)
+        signal.setitimer(signal.ITIMER_REAL, 90 * PATIENCE)
         try:
             if ctx:
                 trouble = ctx.cleanup()

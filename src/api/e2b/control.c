@@ -1,4 +1,5 @@
 /* Sandboxes as E2B's control plane has them: create, look, connect, end. */
+#include "api/e2b/access.h"
 #include "api/e2b/control.h"
 #include "api/e2b/e2b.h"
 #include "api/gate.h"
@@ -10,8 +11,6 @@
 #include <stdio.h>
 
 /* ---- rendering ---- */
-bool e2b_secure(const struct sandbox *sb) { return !kv_get(&sb->options, "e2b.insecure"); }
-
 static const char *template_of(const struct sandbox *sb)
 {
     const char *id = kv_get(&sb->options, "e2b.template");
@@ -34,15 +33,16 @@ static void put_limited(struct jw *w, const struct sandbox *sb)
 void e2b_put_sandbox(struct jw *w, struct api *a, const struct sandbox *sb)
 {
     const char *domain = core_config(api_core(a))->domain;
+    char traffic[E2B_TRAFFIC_TOKEN];
+    e2b_traffic_token(sb, traffic);
     jw_obj(w);
     jw_kv_str(w, "sandboxID", sb->id);
     jw_kv_str(w, "templateID", template_of(sb));
     jw_kv_str(w, "alias", alias_of(sb));
     jw_kv_str(w, "clientID", "hutch");
     jw_kv_str(w, "envdVersion", E2B_ENVD_VERSION);
-    if (e2b_secure(sb))
-        jw_kv_str(w, "envdAccessToken", sb->token);
-    jw_kv_str(w, "trafficAccessToken", kv_get(&sb->options, "e2b.traffic_token"));
+    jw_kv_str(w, "envdAccessToken", sb->token);
+    jw_kv_str(w, "trafficAccessToken", traffic); /* of public ones too: the SDKs send it where they send no other */
     jw_kv_str(w, "domain", *domain ? domain : NULL);
     put_limited(w, sb);
     jw_end(w);
@@ -81,8 +81,7 @@ void put_listed(struct jw *w, const struct sandbox *sb, bool detail)
     e2b_put_mounts(w, sb);
     if (detail) {
         const char *domain = core_config(sb->core)->domain;
-        if (e2b_secure(sb))
-            jw_kv_str(w, "envdAccessToken", sb->token);
+        jw_kv_str(w, "envdAccessToken", sb->token);
         jw_kv_str(w, "domain", *domain ? domain : NULL);
         if (internet && *internet)
             jw_kv_bool(w, "allowInternetAccess", !strcmp(internet, "true"));
@@ -198,7 +197,7 @@ static int read_create(struct api *a, struct json *j, bool v2, struct creating *
     struct sandbox_spec *sp = &c->sp;
     struct str ref = {0};
     struct json *mcp; /* the SDK itself starts the gateway */
-    bool secure;
+    bool secure; /* checked, and every sandbox has its access token all the same (decision 042) */
     if (json_str(j, "templateID", &ref, true, e) || e2b_read_timeout(a, j, "timeout", v2 ? 300 : 15, &sp->timeout_s, e))
         return -1;
     if (!sp->timeout_s)
@@ -209,8 +208,6 @@ static int read_create(struct api *a, struct json *j, bool v2, struct creating *
         return -1;
     if (json_len(json_get(j, "iam")))
         return err_set(e, E_INVALID, "iam: workload identity is not supported");
-    if (!secure && !v2)
-        kv_set(&sp->options, S("e2b.insecure"), S("true"));
     sp->template = c->t.core_id;
     sp->cpu_millis = c->t.cpu * 1000;
     sp->memory_mib = c->t.memory_mib;

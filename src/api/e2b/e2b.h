@@ -15,21 +15,23 @@ extern const size_t e2b_nroutes;
 bool e2b_sandbox_traffic(struct api *a, struct http_stream *s);
 
 /* -- between the parts -- */
-/* The envd half: id is the sandbox id, the request's own path decides. Checks the access token itself. */
-void e2b_envd(struct api *a, struct http_stream *s, const char *id);
-/* A header-less signed /files URL on a plain host (spec 1.5): finds the sandbox by signature. True: answered. */
-bool e2b_signed_files(struct api *a, struct http_stream *s);
-/* The code interpreter, port 49999: /execute, /contexts. */
-void e2b_interpreter(struct api *a, struct http_stream *s, const char *id);
-/* Forward to a port of the guest (HTTP and WebSocket). */
-void e2b_ingress(struct api *a, struct http_stream *s, const char *id, unsigned port);
-/* Issued without an access token (v1 create with "secure":false)? Then envd asks for none. */
 struct sandbox;
-bool e2b_secure(const struct sandbox *sb);
-/* The running sandbox of that id; NULL: the 502 (or 409 while it changes state) of spec 4.2 is out. */
-struct sandbox *e2b_running(struct api *a, struct http_stream *s, const char *id);
-/* Its traffic token, if it has one, came along. False: the 403 is out. */
-bool e2b_traffic_allowed(struct http_stream *s, const struct sandbox *sb);
+struct e2b_may;
+/* A door: a port of a sandbox, who may come in (access.h), and what is behind it, called for a running sandbox after that was asked.
+ * Those with a port number are served by the daemon itself; the last, 0, stands for all others: servers in the guest. */
+struct e2b_door {
+    unsigned port;
+    const char *name;
+    struct e2b_may (*may)(struct api *a, struct http_stream *s, const struct sandbox *sb);
+    void (*serve)(struct api *a, struct http_stream *s, struct sandbox *sb, unsigned port);
+};
+extern const struct e2b_door e2b_doors[];
+extern const size_t e2b_ndoors;
+void e2b_envd(struct api *a, struct http_stream *s, struct sandbox *sb, unsigned port);        /* files, RPC */
+void e2b_interpreter(struct api *a, struct http_stream *s, struct sandbox *sb, unsigned port); /* /execute, /contexts */
+void e2b_ingress(struct api *a, struct http_stream *s, struct sandbox *sb, unsigned port);     /* HTTP and WebSocket to the guest */
+/* It can be worked with, which keeps it from being idle. False: the 502 (or 409 while it changes state) of spec 4.2 is out. */
+bool e2b_reachable(struct http_stream *s, struct sandbox *sb);
 /* page.c: traffic that cannot be taken. JSON, or a page for a browser that goes there; port 0: not about one. The id is a checked one. */
 void e2b_no_traffic(struct http_stream *s, int status, const char *id, unsigned port, const char *message);
 /* {"code":404,"message":"…"} with that status. */

@@ -1,6 +1,6 @@
 /* The envd half of the E2B dialect: what its parts share. One request at a
- * time comes in through e2b_envd, which has found the sandbox running and the
- * access token right before any of the functions below is called. */
+ * time comes in through e2b_envd, for a running sandbox and after access.c found
+ * its credential right, before any of the functions below is called. */
 #pragma once
 #include "api/e2b/e2b.h"
 #include "api/req.h"

@@ -434,10 +434,9 @@ static void dial(struct ingress *g)
 }
 static void on_retry(void *arg) { dial(arg); }
 
-void e2b_ingress(struct api *a, struct http_stream *s, const char *id, unsigned port)
+void e2b_ingress(struct api *a, struct http_stream *s, struct sandbox *sb, unsigned port)
 {
-    const struct sandbox *sb = e2b_running(a, s, id);
-    if (!sb || !e2b_traffic_allowed(s, sb))
+    if (!e2b_reachable(s, sb))
         return;
     struct ingress *g = req_new(a, s, sizeof *g, fini);
     memcpy(g->id, sb->id, sizeof g->id);

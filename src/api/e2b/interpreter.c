@@ -1,7 +1,7 @@
-/* E2B's code interpreter, port 49999 of every sandbox: /execute and /contexts
- * over the same contexts as the native API. Errors are plain text here, and the
- * lines of /execute are pure ASCII: its clients split network chunks anywhere
- * and lines at more than newlines. */
+/* E2B's code interpreter, port 49999 of every sandbox, for whoever access.c let
+ * in: /execute and /contexts over the same contexts as the native API. Errors
+ * are plain text here, and the lines of /execute are pure ASCII: its clients
+ * split network chunks anywhere and lines at more than newlines. */
 #include "api/e2b/control.h"
 #include "api/e2b/e2b.h"
 #include "api/e2b/envd.h"
@@ -436,16 +436,14 @@ static bool contexts(struct api *a, struct http_stream *s, struct sandbox *sb)
 }
 
 /* ---- the door ---- */
-void e2b_interpreter(struct api *a, struct http_stream *s, const char *id)
+void e2b_interpreter(struct api *a, struct http_stream *s, struct sandbox *sb, unsigned port)
 {
-    if (e2b_cors(s))
-        return;
-    struct sandbox *sb = e2b_running(a, s, id);
-    if (!sb || !e2b_traffic_allowed(s, sb))
-        return;
     struct str path = http_path(s);
-    if (str_eqz(path, "/health") && http_is(s, "GET"))
-        http_reply(s, 200, "application/json", "\"OK\"", 4);
+    (void)port;
+    if (str_eqz(path, "/health") && (http_is(s, "GET") || http_is(s, "HEAD")))
+        http_reply(s, 200, "application/json", "\"OK\"", 4); /* before the next check: to be looked at is not to be at work */
+    else if (!e2b_reachable(s, sb))
+        return;
     else if (str_eqz(path, "/execute") && http_is(s, "POST"))
         execute(a, s, sb);
     else if (!contexts(a, s, sb))

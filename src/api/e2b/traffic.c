@@ -1,16 +1,14 @@
 /* Which sandbox and port a request is for. Headers are believed only on hosts
  * that cannot be a user's page: localhost, an address, sandbox.*, and the names
  * the operator gave this daemon; elsewhere the leftmost label of Host says it. */
+#include "api/e2b/access.h"
 #include "api/e2b/control.h"
 #include "api/e2b/e2b.h"
 #include "api/gate.h"
 #include "api/req.h"
 #include "core/pause.h"
-#include "crypto/digest.h"
 #include <stdio.h>
 
-#define ENVD_PORT 49983
-#define INTERPRETER_PORT 49999
 #define WAKE_S    300 /* what one that traffic woke lives at least */
 
 /* ---- names ---- */
@@ -64,42 +62,57 @@ enum e2b_host e2b_host_parse(struct str authority, struct e2b_target *ret)
     return id_text_ok(ret->id) ? E2B_HOST_TARGET : E2B_HOST_BAD_ID;
 }
 
-/* ---- the sandbox behind it ---- */
-struct sandbox *e2b_running(struct api *a, struct http_stream *s, const char *id)
+/* ---- doors: the ports that we serve ourselves, then those of the guest ---- */
+const struct e2b_door e2b_doors[] = {
+    {E2B_PORT_ENVD, "envd", e2b_may_envd, e2b_envd},
+    {E2B_PORT_INTERPRETER, "interpreter", e2b_may_interpreter, e2b_interpreter},
+    {0, "guest", e2b_may_guest, e2b_ingress},
+};
+const size_t e2b_ndoors = sizeof e2b_doors / sizeof *e2b_doors;
+
+static const struct e2b_door *door_of(unsigned port)
 {
-    struct sandbox *sb = id_ok(str_of(id)) ? sandbox_find(api_core(a), id, NULL) : NULL;
-    struct err e;
-    if (sb && sb->state == SB_RUNNING && sandbox_agent(sb, &e))
-        return sb;
+    for (size_t i = 0; i + 1 < e2b_ndoors; i++)
+        if (e2b_doors[i].port == port)
+            return &e2b_doors[i];
+    return &e2b_doors[e2b_ndoors - 1];
+}
+
+static struct sandbox *target(struct api *a, const struct e2b_target *t)
+{
+    struct sandbox *sb = id_ok(str_of(t->id)) ? sandbox_find(api_core(a), t->id, NULL) : NULL;
+    return sb && !strcmp(sb->id, t->id) ? sb : NULL; /* by id only: a name is not in this dialect */
+}
+
+static void absent(struct http_stream *s, const struct sandbox *sb, const char *id)
+{
     if (sb && (sb->state == SB_PAUSING || sb->state == SB_CREATING))
         e2b_no_traffic(s, 409, id, 0, "The sandbox is still transitioning. Try again in a moment.");
     else
         e2b_no_traffic(s, 502, id, 0, "The sandbox was not found");
-    return NULL;
 }
 
-bool e2b_traffic_allowed(struct http_stream *s, const struct sandbox *sb)
+bool e2b_reachable(struct http_stream *s, struct sandbox *sb)
 {
-    const char *want = kv_get(&sb->options, "e2b.traffic_token");
-    struct str got = http_req_header(s, "E2b-Traffic-Access-Token");
-    if (!want || (got.p && got.n == strlen(want) && mem_eq_ct(got.p, want, got.n)))
+    struct err e;
+    if (sandbox_agent(sb, &e))
         return true;
-    e2b_no_traffic(s, 403, sb->id, 0, "Sandbox is secured with traffic access token. Token header 'e2b-traffic-access-token' is missing or wrong");
+    absent(s, sb, sb->id);
     return false;
 }
 
-/* ---- waking ---- */
-static void deliver(struct api *a, struct http_stream *s, const struct e2b_target *t)
+static void refuse(struct http_stream *s, const struct sandbox *sb, const struct e2b_may *may)
 {
-    if (t->port == ENVD_PORT)
-        e2b_envd(a, s, t->id);
-    else if (t->port == INTERPRETER_PORT)
-        e2b_interpreter(a, s, t->id);
+    if (may->status == 403)
+        e2b_no_traffic(s, may->status, sb->id, 0, may->say);
     else
-        e2b_ingress(a, s, t->id, t->port);
+        e2b_problem(s, may->status, "%s", may->say);
 }
 
+/* ---- waking ---- */
 struct waking { struct req r; struct e2b_target t; bool asleep; };
+
+static void deliver(struct api *a, struct http_stream *s, const struct e2b_target *t, bool may_wait);
 
 static void on_awake(void *arg, struct sandbox *sb, const struct err *e)
 {
@@ -113,28 +126,60 @@ static void on_awake(void *arg, struct sandbox *sb, const struct err *e)
     struct e2b_target t = w->t;
     struct api *a = w->r.api;
     req_end(&w->r);
-    deliver(a, s, &t);
+    deliver(a, s, &t, false);
     http_unref(s);
 }
 
 /* Between two states: it is over in a moment. Asleep, and asked to wake for traffic: it wakes, unless that meant a reboot. */
-static bool must_wait(struct api *a, struct http_stream *s, const struct e2b_target *t)
+static bool must_wait(struct http_stream *s, const struct sandbox *sb)
 {
-    const struct sandbox *sb = id_ok(str_of(t->id)) ? sandbox_find(api_core(a), t->id, NULL) : NULL;
-    if (!sb || strcmp(sb->id, t->id) || http_is(s, "OPTIONS"))
+    if (http_is(s, "OPTIONS"))
         return false;
     return sandbox_busy(sb) || (sb->state == SB_PAUSED && sb->life.auto_resume && sb->life.memory);
 }
 
-static void wait_awake(struct api *a, struct http_stream *s, const struct e2b_target *t)
+static void wait_awake(struct api *a, struct http_stream *s, struct sandbox *sb, const struct e2b_target *t)
 {
-    struct sandbox *sb = sandbox_find(api_core(a), t->id, NULL);
     struct waking *w = req_new(a, s, sizeof *w, NULL);
     w->t = *t;
     w->asleep = sb->state == SB_PAUSED;
     req_watch(&w->r);
     req_hold(&w->r);
     sandbox_wake(sb, on_awake, w);
+}
+
+/* Do not reorder: who may not is told so before anything happens to the sandbox, waking and its idle clock included. Of our own ports a
+ * page of another site reads only what it brought the credential for, and that there is no such sandbox. */
+static void deliver(struct api *a, struct http_stream *s, const struct e2b_target *t, bool may_wait)
+{
+    const struct e2b_door *d = door_of(t->port);
+    struct sandbox *sb = target(a, t);
+    bool wait = sb && may_wait && must_wait(s, sb);
+    if (d->port && http_is(s, "OPTIONS")) {
+        e2b_preflight(s);
+        return;
+    }
+    if (!sb || (sb->state != SB_RUNNING && !wait)) {
+        if (d->port)
+            e2b_cors_open(s);
+        absent(s, sb, t->id);
+        return;
+    }
+    struct e2b_may may = d->may(a, s, sb);
+    if (may.status) {
+        refuse(s, sb, &may);
+        return;
+    }
+    if (wait && !may.anyone) {
+        wait_awake(a, s, sb, t);
+        return;
+    }
+    if (d->port && !may.anyone)
+        e2b_cors_open(s);
+    if (sb->state == SB_RUNNING)
+        d->serve(a, s, sb, t->port);
+    else
+        absent(s, sb, t->id);
 }
 
 /* ---- the request ---- */
@@ -166,6 +211,27 @@ static bool asks_first(struct http_stream *s)
     return http_is(s, "OPTIONS") && ask.n && memmem(ask.p, ask.n, "e2b-sandbox-id", 14) && e2b_cors(s);
 }
 
+/* A signed URL of /files without a sandbox in its name (spec 1.5): whose token signed it says whose it is. True: answered. */
+static bool signed_files(struct api *a, struct http_stream *s)
+{
+    struct e2b_target t = {.port = E2B_PORT_ENVD};
+    if (str_eqz(http_path(s), "/files") && http_is(s, "OPTIONS")) {
+        e2b_preflight(s);
+        return true;
+    }
+    if (!e2b_is_files(s))
+        return false;
+    const struct sandbox *sb = e2b_signer(a, s);
+    auto_buf signature = {0};
+    if (sb) {
+        (void)snprintf(t.id, sizeof t.id, "%s", sb->id);
+        deliver(a, s, &t, false);
+    } else {
+        e2b_problem(s, 401, http_query_get(s, "signature", &signature) ? "invalid signature" : "missing signature query parameter");
+    }
+    return true;
+}
+
 bool e2b_sandbox_traffic(struct api *a, struct http_stream *s)
 {
     struct str host = http_head(s)->host;
@@ -174,7 +240,7 @@ bool e2b_sandbox_traffic(struct api *a, struct http_stream *s)
     struct e2b_target t;
     if (ours) {
         if (!marked)
-            return asks_first(s) || (str_eqz(http_path(s), "/files") && e2b_signed_files(a, s));
+            return asks_first(s) || signed_files(a, s);
         if (!by_headers(s, &t))
             return true;
     } else {
@@ -193,9 +259,6 @@ bool e2b_sandbox_traffic(struct api *a, struct http_stream *s)
             return marked; /* else the gate says what it thinks of the name */
         }
     }
-    if (must_wait(a, s, &t))
-        wait_awake(a, s, &t);
-    else
-        deliver(a, s, &t);
+    deliver(a, s, &t, true);
     return true;
 }

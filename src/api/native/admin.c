@@ -2,6 +2,7 @@
 #include "api/native/native.h"
 #include "api/openapi.h"
 #include "api/params.h"
+#include "core/preset.h"
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -27,14 +28,14 @@ void openapi_get(struct http_stream *s, void *a)
     reply_json(s, 200, &b);
 }
 
-/* ---- doctor: it looks at devices and runs programs, so it works in a job ---- */
+/* ---- doctor: it looks at devices and runs programs, so it works in a job; before, hutch-spawn and the presets are asked ---- */
 #define CHECKS_MAX 64
-struct checkup { struct req r; struct config cfg; struct doctor_check check[CHECKS_MAX]; size_t n; };
+struct checkup { struct req r; struct config cfg; struct doctor_root root; struct doctor_check check[CHECKS_MAX]; size_t n; };
 
 static void checkup_work(void *arg)
 {
     struct checkup *st = arg;
-    st->n = doctor_run(&st->cfg, st->check, CHECKS_MAX);
+    st->n = doctor_run(&st->cfg, &st->root, st->check, CHECKS_MAX);
 }
 
 static void checkup_done(void *arg)
@@ -42,6 +43,7 @@ static void checkup_done(void *arg)
     struct checkup *st = arg;
     if (!req_back(&st->r))
         return;
+    st->n += presets_report(api_core(st->r.api), st->check + st->n, CHECKS_MAX - st->n);
     struct buf b = {0};
     struct jw w;
     jw_init(&w, &b);
@@ -62,12 +64,34 @@ static void checkup_done(void *arg)
     req_json(&st->r, 200, &b);
 }
 
+static void presets_asked(void *arg, const struct err *e)
+{
+    struct checkup *st = arg;
+    (void)e; /* each has a row */
+    if (!req_back(&st->r))
+        return;
+    req_hold(&st->r);
+    job_run(api_jobs(st->r.api), checkup_work, checkup_done, st);
+}
+
+static void root_asked(void *arg, const struct doctor_root *root)
+{
+    struct checkup *st = arg;
+    const char *name[PRESETS_MAX];
+    if (!req_back(&st->r))
+        return;
+    st->root = *root;
+    size_t n = presets_names(api_core(st->r.api), name, PRESETS_MAX);
+    req_hold(&st->r);
+    presets_load(api_core(st->r.api), name, n, presets_asked, st);
+}
+
 void doctor_get(struct http_stream *s, void *a)
 {
     struct checkup *st = req_new(a, s, sizeof *st, NULL);
     st->cfg = *core_config(api_core(a));
     req_hold(&st->r);
-    job_run(api_jobs(a), checkup_work, checkup_done, st);
+    doctor_ask_root(api_core(a), root_asked, st);
 }
 
 /* ---- shutdown ---- */

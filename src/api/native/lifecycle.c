@@ -108,7 +108,7 @@ static void on_recovered(void *arg, struct sandbox *sb, unsigned lost, const str
     if (sb)
         reply_recovered(r, sb, lost);
     else
-        req_fail(r, e, ABOUT_STATE);
+        req_fail(r, e, ABOUT_RECOVER);
 }
 
 static void on_recover(struct http_stream *s, void *a, const char *p, size_t n)
@@ -127,7 +127,7 @@ static void on_recover(struct http_stream *s, void *a, const char *p, size_t n)
     req_hold(r);
     if (sandbox_recover(sb, (uint32_t)timeout, on_recovered, r, &e)) {
         (void)req_back(r); /* it will not come */
-        req_fail(r, &e, ABOUT_STATE);
+        req_fail(r, &e, ABOUT_RECOVER);
     }
 }
 void sandboxes_recover(struct http_stream *s, void *a) { api_body(a, s, on_recover); }

@@ -64,5 +64,5 @@ http_handler network_get, network_put_handler, egress_get, url_get, secrets_put,
 /* keys.c, events.c, observe.c, admin.c */
 http_handler keys_create, keys_list, keys_delete;
 http_handler events_get, logs_get;
-http_handler metrics_get, prometheus_get;
+http_handler metrics_get, console_get, prometheus_get;
 http_handler health_get, doctor_get, shutdown_post, openapi_get;

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -46,6 +47,44 @@ void metrics_get(struct http_stream *s, void *a)
     struct req *r = req_new(a, s, sizeof *r, NULL);
     req_hold(r);
     if (sandbox_metrics(sb, on_metrics, r, &e)) {
+        (void)req_back(r); /* it will not come */
+        req_fail(r, &e, ABOUT_SANDBOX);
+    }
+}
+
+static void on_console(void *arg, struct str text, const struct err *e)
+{
+    struct req *r = arg;
+    if (!req_back(r))
+        return;
+    if (e) {
+        req_fail(r, e, ABOUT_SANDBOX);
+        return;
+    }
+    struct buf b = {0};
+    struct jw w;
+    jw_init(&w, &b);
+    jw_obj(&w);
+    jw_kv_arr(&w, "lines");
+    for (const char *nl; text.n && (nl = memchr(text.p, '\n', text.n));) {
+        size_t n = (size_t)(nl - text.p);
+        jw_str(&w, (struct str){text.p, n});
+        text.p += n + 1, text.n -= n + 1;
+    }
+    jw_end(&w);
+    jw_end(&w);
+    req_json(r, 200, &b);
+}
+
+void console_get(struct http_stream *s, void *a)
+{
+    struct err e;
+    struct sandbox *sb = api_sandbox(a, s);
+    if (!sb)
+        return;
+    struct req *r = req_new(a, s, sizeof *r, NULL);
+    req_hold(r);
+    if (sandbox_console(sb, on_console, r, &e)) {
         (void)req_back(r); /* it will not come */
         req_fail(r, &e, ABOUT_SANDBOX);
     }

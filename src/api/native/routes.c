@@ -65,6 +65,7 @@ const struct api_route native_routes[] = {
 
     {"GET",    SB "/metrics", metrics_get, ROUTE_WAKE, "sandboxMetrics", "What it uses now", NULL, NULL, "200 SandboxMetrics"},
     {"GET",    SB "/logs", logs_get, 0, "sandboxLogs", "What happened to it", "limit:i", NULL, "200 Logs"},
+    {"GET",    SB "/console", console_get, 0, "sandboxConsole", "What a VM's kernel and emulator printed last, escaped; the sandbox decides what stands there", NULL, NULL, "200 Console"},
     {"GET",    "/v1/events", events_get, 0, "events", "What happens, as server-sent events; follow=0 lists",
                "follow:b since:i sandbox:s", NULL, "200 events | EventList"},
 

@@ -2,11 +2,15 @@
  * device state, quit, write RAM, publish, read it back.
  *
  *   FILES (job) -> LAUNCH (spawner) -> BOOT (caller) -> SAVE (QMP) -> PUBLISH (job) -> LOAD
+ *                                       '-> FAILED (spawner: the console) -> FILES, or the end
  *
  * BOOT has a deadline, and one retry with everything made anew: under emulation
- * a loaded host can hang a guest while it looks for its timer. A build that is
+ * a loaded host can hang a guest while it looks for its timer. In the second
+ * boot the kernel says all it does. What was on the console of a guest that did
+ * not come up is in log/console.log. A build that is
  * overtaken by a new kernel or agent starts over with those. One that was
  * cancelled lives on without callbacks until what is in flight came back. */
+#include "backend/vm/console.h"
 #include "backend/vm/vm_int.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -18,10 +22,11 @@
 #include <string.h>
 
 #define ATTEMPTS      2
+#define SHOWN         6 /* lines of its console, if a guest did not come up */
 #define BUILD_PIDS    256
 #define BUILD_THREADS 1000u /* cpu_millis per vCPU */
 
-enum stage { ST_FILES, ST_LAUNCH, ST_BOOT, ST_SAVE, ST_PUBLISH, ST_LOAD };
+enum stage { ST_FILES, ST_LAUNCH, ST_BOOT, ST_FAILED, ST_SAVE, ST_PUBLISH, ST_LOAD };
 
 struct vm_build {
     struct list node;     /* in host->builds */
@@ -43,7 +48,7 @@ struct vm_build {
     struct vm *vm;
     struct timer deadline;
     int rc;
-    struct err err; /* of the job */
+    struct err err; /* of the job, of the boot */
 };
 
 const char *vm_build_id(const struct vm_build *b) { return b->id; }
@@ -153,13 +158,59 @@ static void again(struct vm_build *b, const char *what)
         attempt_start(b);
 }
 
-/* Something went wrong while booting: once more, or give up. */
+/* ---- it did not come up ---- */
+
+/* Once more, or give up. known: what is on its console, perhaps nothing; else the spawner could not say. */
+static void boot_over(struct vm_build *b, struct str console, bool known)
+{
+    struct err why = b->err;
+    if (b->cancelled || b->host->closed) {
+        finish(b, NULL, &why);
+        return;
+    }
+    char what[512];
+    (void)snprintf(what, sizeof what, "template %s, boot %d of %d: %s", b->spec.template_id, b->attempt, ATTEMPTS, why.msg);
+    if (known)
+        console_log(b->host, what, console);
+    if (b->attempt < ATTEMPTS) {
+        again(b, "the guest did not come up; trying again");
+        return;
+    }
+    struct str rest = console_last(console, SHOWN);
+    while (rest.n) {
+        char line[200];
+        size_t n = (size_t)((const char *)memchr(rest.p, '\n', rest.n) - rest.p);
+        (void)snprintf(line, sizeof line, "console: %.*s", (int)n, rest.p);
+        progress(b, 15, line);
+        rest.p += n + 1, rest.n -= n + 1;
+    }
+    if (known)
+        console_explain(&why, console);
+    finish(b, NULL, &why);
+}
+
+static void on_console(void *arg, struct str text, const struct err *e)
+{
+    struct vm_build *b = arg;
+    b->in_flight = false;
+    boot_over(b, text, !e);
+}
+
 static void boot_failed(struct vm_build *b, const struct err *e)
 {
-    if (b->attempt >= ATTEMPTS || b->cancelled || b->host->closed)
-        finish(b, NULL, e);
+    timer_stop(&b->deadline);
+    b->stage = ST_FAILED;
+    b->err = *e;
+    if (b->cancelled || b->host->closed || vm_console(b->host, b->id, on_console, b, NULL))
+        boot_over(b, (struct str){0}, false);
     else
-        again(b, "the guest did not come up; trying again");
+        b->in_flight = true;
+}
+
+void vm_build_silent(struct vm_build *b, const struct err *why)
+{
+    if (!b->cancelled && !b->over && b->stage == ST_BOOT)
+        boot_failed(b, why);
 }
 
 /* Has the host another kernel or agent by now? Then nobody can use what this attempt made. */
@@ -321,6 +372,7 @@ static void files_done(void *arg)
         .vcpus = b->spec.vcpus,
         .accel = b->ident.accel,
         .tsc_khz = b->ident.tsc_khz,
+        .loud = b->attempt > 1,
         .have = 1u << SPF_RAM | 1u << SPF_DISK_TOP | 1u << SPF_DISK_BASE | 1u << SPF_KERNEL | 1u << SPF_INITRD,
     };
     memcpy(req.id, b->id, sizeof req.id);

@@ -1,6 +1,7 @@
 /* One virtual machine: launch, restore, stop, go on, quit, adopt. What happens
  * on disk before a launch is in start.c and build.c. */
 #include "backend/vm/vm.h"
+#include "backend/vm/console.h"
 #include "backend/vm/qmp.h"
 #include "backend/vm/vm_int.h"
 #include "base/buf.h"
@@ -329,11 +330,25 @@ static void launch_fail_later(void *arg)
     launch_end(l, &l->err);
 }
 
-/* The slot answered, or its QEMU did not come up. */
+static void on_last_words(void *arg, struct str text, const struct err *e)
+{
+    (void)e;
+    struct launch *l = arg;
+    struct str line = console_cause(text);
+    if (line.n)
+        (void)snprintf(l->err.msg + strlen(l->err.msg), sizeof l->err.msg - strlen(l->err.msg), ": %.*s", (int)line.n, line.p);
+    launch_end(l, &l->err);
+}
+
+/* The slot answered, or its QEMU did not come up; then it may have said why. */
 static void on_slot(void *arg, struct vm *vm, const struct err *e)
 {
+    struct launch *l = arg;
     (void)vm;
-    launch_end(arg, e);
+    if (e)
+        l->err = *e;
+    if (!e || l->adopted || l->host->closed || vm_console(l->host, l->id, on_last_words, l, NULL))
+        launch_end(l, e ? &l->err : NULL);
 }
 
 static struct launch *launch_new(struct vm_host *h, struct vm_variant *v, const char *id, int state_fd, vm_cb *cb, void *arg)

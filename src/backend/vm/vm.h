@@ -21,6 +21,7 @@
  * and typed (qmp.h); a violation loses that VM (on_lost), never the daemon. */
 #pragma once
 #include "base/err.h"
+#include "base/str.h"
 #include "spawn/op.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -108,7 +109,8 @@ struct vm_build *vm_variant_build(struct vm_host *h, const struct vm_spec *spec,
                                   struct err *e);
 /* why: NULL = prepared, go on; else the build fails with it (no retry: the guest answered, and the answer was no). */
 void vm_build_prepared(struct vm_build *b, const struct err *why);
-/* Console output of the guest and QEMU's stderr are the spawner's business (box log of vm_build_id). */
+/* The guest did not come up, or went silent: as if the deadline had passed, once more with everything made anew, then the build fails. */
+void vm_build_silent(struct vm_build *b, const struct err *why);
 const char *vm_build_id(const struct vm_build *b);
 void vm_build_cancel(struct vm_build *b); /* no callback follows; its VM is killed and its files removed */
 
@@ -208,6 +210,11 @@ bool vm_unpack_same(const struct vm_unpack *u, int home_fd, const char *template
 /* Directories with the files of a pack get their manifests, with ids of this home, and are checked. */
 int vm_unpack_variant(struct vm_unpack *u, int dir, int image, const char *template_id, struct err *e);
 int vm_unpack_machine(struct vm_unpack *u, unsigned i, int dir, const char *template_id, const char (*ids)[22], struct err *e);
+
+/* What QEMU and the guest's kernel printed last, bounded by SP_CONSOLE_MAX, as lines of printable ASCII (the rest is
+ * escaped: the guest chooses it). -1: the callback will not come. */
+typedef void vm_console_cb(void *arg, struct str text, const struct err *e);
+int vm_console(struct vm_host *h, const char *box_id, vm_console_cb *cb, void *arg, struct err *e);
 
 /* Take over a VM of an earlier daemon: fds from SP_ATTACH (pidfd, chan, qmp; moved, also on failure). v may be NULL
  * when its variant is no longer loaded (a slot that was never restored is then useless: free it). Done when QEMU

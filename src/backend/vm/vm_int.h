@@ -10,7 +10,7 @@
 #include <sys/types.h>
 
 /* Raise when the machine that the spawner builds, or the layout of a variant, changes: old variants are then rebuilt. */
-#define VM_FORMAT 4
+#define VM_FORMAT 5
 #define VM_PAGE   4096u
 
 /* What a variant's content depends on besides its template and size. By value: jobs take a copy along. */

@@ -3,6 +3,8 @@ import asyncio
 import os
 import sys
 import unittest
+import urllib.error
+import urllib.request
 
 try:
     from e2b.exceptions import NotFoundException
@@ -74,6 +76,37 @@ class OnBase(unittest.TestCase):
             r = await sbx.run_code("print('hi'); 6 * 7", on_stdout=on_stdout, **LONG)
             return r.text, got
         self.assertEqual(asyncio.run(go()), ("42", ["hi\n"]))
+
+
+class Tokens(unittest.TestCase):
+    """The SDK as it is gets through every door, also where E2B's own would be open, and nobody gets through without what it sends."""
+
+    def check(self, sbx):
+        self.assertEqual(sbx.run_code("6 * 7", **LONG).text, "42")
+        ctx = sbx.create_code_context(request_timeout=180)
+        self.assertIn(ctx.id, [c.id for c in sbx.list_code_contexts()])
+        sbx.restart_code_context(ctx)
+        sbx.remove_code_context(ctx)
+        sbx.files.write("a.txt", "hello")
+        self.assertEqual(urllib.request.urlopen(sbx.download_url("a.txt")).read(), b"hello")
+        for path, body in (("/execute", b'{"code":"1"}'), ("/contexts", None)):
+            ask = urllib.request.Request(os.environ["E2B_SANDBOX_URL"] + path, body, {"E2b-Sandbox-Id": sbx.sandbox_id, "E2b-Sandbox-Port": "49999", "Content-Type": "application/json"})
+            with self.assertRaises(urllib.error.HTTPError) as e:
+                urllib.request.urlopen(ask)
+            self.assertEqual(e.exception.code, 401)
+            e.exception.close()
+
+    def test_insecure(self):
+        sbx = Sandbox.create("base", metadata=META, secure=False, request_timeout=180)
+        self.addCleanup(sbx.kill)
+        self.check(sbx)
+        self.check(Sandbox.connect(sbx.sandbox_id))
+
+    def test_private_ports(self):
+        sbx = Sandbox.create("base", metadata=META, network={"allow_public_traffic": False}, request_timeout=180)
+        self.addCleanup(sbx.kill)
+        self.assertEqual(sbx.run_code("6 * 7", **LONG).text, "42")
+        self.assertTrue(Sandbox.connect(sbx.sandbox_id).list_code_contexts())
 
 
 @unittest.skipUnless(NOTEBOOK, "no template with pandas and matplotlib here")

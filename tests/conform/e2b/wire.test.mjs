@@ -78,12 +78,13 @@ describe('control plane', { timeout: 120_000 }, () => {
     await refused(400, 'GET', `/sandboxes/${id}/metrics?start=x`)
     assert.deepEqual((await control('GET', `/sandboxes/${id}/metrics?start=9999999999`)).json, [])
   })
-  it('secure: false has no token and needs none', async () => {
+  it('secure: false gets its token all the same, and needs it', async () => {
     const r = await control('POST', '/sandboxes', { templateID: 'base', metadata, secure: false, timeout: 60 })
-    assert.deepEqual([r.status, r.json.envdAccessToken ?? null], [201, null], r.text)
+    assert.equal(r.status, 201, r.text)
     try {
-      const l = await fetch(`${api}/process.Process/List`, { method: 'POST', headers: { 'E2b-Sandbox-Id': r.json.sandboxID, 'E2b-Sandbox-Port': '49983', 'Content-Type': 'application/json' }, body: '{}' })
-      assert.equal(l.status, 200)
+      const list = (token) => fetch(`${api}/process.Process/List`, { method: 'POST', headers: { 'E2b-Sandbox-Id': r.json.sandboxID, 'E2b-Sandbox-Port': '49983', 'Content-Type': 'application/json', ...token }, body: '{}' })
+      assert.equal((await list({})).status, 401)
+      assert.equal((await list({ 'X-Access-Token': r.json.envdAccessToken })).status, 200)
     } finally { await control('DELETE', `/sandboxes/${r.json.sandboxID}`) }
   })
   it('paused: what then is 409, what still works, and many connects at once', async () => {

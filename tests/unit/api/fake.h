@@ -18,6 +18,7 @@
 #include "core/sandbox.h"
 #include "core/fork.h"
 #include "core/pack.h"
+#include "core/preset.h"
 #include "core/signer.h"
 #include "core/snapshot.h"
 #include "core/template.h"
@@ -70,6 +71,7 @@ static struct fake {
     struct build *build;
     struct buf recipe, upload;
     void (*metrics_cb)(void *, const struct err *, const struct sandbox_metrics *);
+    void (*console_cb)(void *, struct str, const struct err *);
     void (*list_cb)(void *, const struct err *, const struct proc_info *, size_t);
     struct { network_cb *cb; void *arg; struct buf text; } network;
     struct { egress_page_cb *cb; void *arg; uint64_t after; unsigned limit; bool verify; struct buf filter; } egress;
@@ -92,10 +94,33 @@ static inline bool fake_refuses(struct err *e)
 struct loop *core_loop(struct core *c) { return c->loop; }
 const struct config *core_config(struct core *c) { return &c->cfg; }
 void core_counts(struct core *c, struct core_counts *r) { (void)c, *r = (struct core_counts){.creates = 7, .templates = 1}; r->sandboxes[SB_RUNNING] = 1; }
-size_t doctor_run(const struct config *cfg, struct doctor_check *ret, size_t max)
+void doctor_ask_root(struct core *c, doctor_root_done *done, void *arg)
 {
+    (void)c;
+    done(arg, &(struct doctor_root){0});
+}
+size_t doctor_run(const struct config *cfg, const struct doctor_root *root, struct doctor_check *ret, size_t max)
+{
+    (void)root;
     (void)cfg, (void)max;
     ret[0] = (struct doctor_check){.name = "kvm", .status = "warn", .found = "no", .lost = "speed", .mend = "buy"};
+    return 1;
+}
+size_t presets_names(struct core *c, const char **ret, size_t max)
+{
+    (void)c, (void)max;
+    ret[0] = "pip";
+    return 1;
+}
+void presets_load(struct core *c, const char *const *names, size_t n, void (*done)(void *arg, const struct err *e), void *arg)
+{
+    (void)c, (void)names, (void)n;
+    done(arg, NULL);
+}
+size_t presets_report(struct core *c, struct doctor_check *ret, size_t max)
+{
+    (void)c, (void)max;
+    ret[0] = (struct doctor_check){.name = "preset pip", .status = "ok", .found = "index.example.org (built in)"};
     return 1;
 }
 #define KEY "e2b_0123456789012345678901234567890123456789"
@@ -221,6 +246,13 @@ int sandbox_metrics(struct sandbox *sb, void (*cb)(void *, const struct err *, c
 {
     (void)sb;
     F.metrics_cb = cb, F.cb_arg = arg;
+    return fake_refuses(e) ? -1 : 0;
+}
+
+int sandbox_console(struct sandbox *sb, void (*cb)(void *, struct str, const struct err *), void *arg, struct err *e)
+{
+    (void)sb;
+    F.console_cb = cb, F.cb_arg = arg;
     return fake_refuses(e) ? -1 : 0;
 }
 

@@ -308,7 +308,8 @@ TEST(admin, doctor_metrics_openapi)
 {
     struct fx *x = fx_new();
     fx_begin(x, "GET", "/v1/doctor", NULL);
-    fx_until(x, "{\"checks\":[{\"name\":\"kvm\",\"status\":\"warn\",\"found\":\"no\",\"lost\":\"speed\",\"mend\":\"buy\"}]}");
+    fx_until(x, "{\"checks\":[{\"name\":\"kvm\",\"status\":\"warn\",\"found\":\"no\",\"lost\":\"speed\",\"mend\":\"buy\"},"
+                "{\"name\":\"preset pip\",\"status\":\"ok\",\"found\":\"index.example.org (built in)\",\"lost\":\"\",\"mend\":\"\"}]}");
     fx_ask(x, "GET", "/metrics", NULL);
     HAS(x, "hutch_sandboxes{state=\"running\"} 1\n");
     HAS(x, "hutch_creates_total 7\n");
@@ -321,6 +322,12 @@ TEST(admin, doctor_metrics_openapi)
     struct sandbox_metrics m = {.cpu_ns = 5, .cpu_count = 1, .mem_total = 512};
     F.metrics_cb(F.cb_arg, NULL, &m);
     fx_until(x, "\"cpu_ns\":5,\"cpu_count\":1,\"memory_used\":0");
+    fx_begin(x, "GET", "/v1/sandboxes/box/console", NULL);
+    F.console_cb(F.cb_arg, str_of("one\ntwo \\x1b[2J\n"), NULL);
+    fx_until(x, "{\"lines\":[\"one\",\"two \\\\x1b[2J\"]}");
+    fx_begin(x, "GET", "/v1/sandboxes/box/console", NULL);
+    F.console_cb(F.cb_arg, (struct str){0}, NULL);
+    fx_until(x, "{\"lines\":[]}");
     fx_free(x);
 }
 TEST(admin, doctor_survives_a_client_that_left)

@@ -310,7 +310,8 @@ TEST(api, pause_connect_and_resume)
 TEST(api, traffic_wakes_who_asked_for_it)
 {
     struct fx *x = fx_new();
-    static const char health[] = "GET /health HTTP/1.1\r\nHost: localhost\r\nE2b-Sandbox-Id: " ID "\r\nE2b-Sandbox-Port: 49983\r\n\r\n";
+    static const char health[] = "GET /health HTTP/1.1\r\nHost: localhost\r\nE2b-Sandbox-Id: " ID "\r\nE2b-Sandbox-Port: 49983\r\nX-Access-Token: tok\r\n\r\n";
+    strcpy(x->core.sb.token, "tok");
     x->core.sb.state = SB_PAUSED;
     x->core.sb.life = (struct life){.paused = PAUSE_DISK, .memory = true};
     fx_open(x);

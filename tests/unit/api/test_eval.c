@@ -155,11 +155,13 @@ TEST(contexts, are_listed_made_and_changed)
 }
 
 /* ---- E2B ---- */
+#define TOKEN "0011223344556677889900112233445566778899"
 static void e2b(struct fx *x, const char *method, const char *path, const char *body)
 {
     auto_buf b = {0};
     fx_open(x);
-    buf_printf(&b, "%s %s HTTP/1.1\r\nHost: localhost\r\nE2b-Sandbox-Id: " ID "\r\nE2b-Sandbox-Port: 49999\r\n", method, path);
+    snprintf(x->core.sb.token, sizeof x->core.sb.token, "%s", TOKEN);
+    buf_printf(&b, "%s %s HTTP/1.1\r\nHost: localhost\r\nE2b-Sandbox-Id: " ID "\r\nE2b-Sandbox-Port: 49999\r\nX-Access-Token: " TOKEN "\r\n", method, path);
     if (body)
         buf_printf(&b, "Content-Type: application/json\r\nContent-Length: %zu\r\n", strlen(body));
     buf_printf(&b, "\r\n%s", body ? body : "");

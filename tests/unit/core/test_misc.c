@@ -5,6 +5,7 @@
 #include "core/kernels.h"
 #include "core/lines.h"
 #include "core/sandbox.h"
+#include "spawn/op.h"
 #include "core/tree.h"
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -119,16 +120,54 @@ TEST(kernels, sets_of_languages)
     CHECK_INT(strlen(text), strlen("python javascript typescript bash r java"));
 }
 
+TEST(doctor, knows_where_it_was_tried)
+{
+    char name[80];
+    CHECK(os_tried("PRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\nNAME=\"Debian GNU/Linux\"\nVERSION_ID=\"13\"\nID=debian\n", name, sizeof name));
+    CHECK_STR(name, "Debian GNU/Linux 13 (trixie)");
+    CHECK(os_tried("VERSION_ID='12'\nID=debian", name, sizeof name));
+    CHECK_STR(name, "debian");
+    CHECK(!os_tried("ID=debian\nPRETTY_NAME=\"Debian GNU/Linux forky/sid\"\n", name, sizeof name));
+    CHECK(!os_tried("ID=ubuntu\nVERSION_ID=\"13\"\n", name, sizeof name));
+    CHECK(!os_tried("MYID=debian\nMYVERSION_ID=13\n", name, sizeof name));
+    CHECK(!os_tried("", name, sizeof name));
+    CHECK_STR(name, "unknown");
+}
+
 TEST(doctor, names_every_requirement)
 {
     struct config c = {.home = "/nonexistent"};
     struct doctor_check checks[32];
-    size_t n = doctor_run(&c, checks, 32);
+    struct doctor_root bad = {SP_FEAT_MOUNTS_BAD, "open_tree: Invalid argument"};
+    size_t n = doctor_run(&c, &bad, checks, 32);
     CHECK(n >= 10);
     for (size_t i = 0; i < n; i++) {
         CHECK(*checks[i].found);
         if (strcmp(checks[i].status, "ok"))
             CHECK(*checks[i].lost && *checks[i].mend);
     }
+}
+
+static const struct doctor_check *row(const struct doctor_check *at, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(at[i].name, name))
+            return at + i;
+    return NULL;
+}
+
+TEST(doctor, says_what_root_tried)
+{
+    struct config c = {.home = "/nonexistent"};
+    struct doctor_check checks[32];
+    struct doctor_root bad = {SP_FEAT_MOUNTS_BAD, "open_tree: Invalid argument"}, old = {SP_FEAT_MOUNTS_OK | SP_FEAT_SHELF, ""}, unknown = {0};
+    size_t n = doctor_run(&c, &bad, checks, 32);
+    const struct doctor_check *m = row(checks, n, "mounts");
+    CHECK(m && !strcmp(m->status, "fail") && strstr(m->found, "open_tree") && strstr(m->lost, "containers"));
+    n = doctor_run(&c, &old, checks, 32);
+    m = row(checks, n, "mounts");
+    CHECK(m && !strcmp(m->status, "ok") && strstr(m->found, "before 6.15"));
+    n = doctor_run(&c, &unknown, checks, 32);
+    CHECK(!row(checks, n, "mounts"));
 }
 TEST_MAIN

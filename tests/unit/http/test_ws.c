@@ -1,6 +1,6 @@
 #include "harness.h"
 #include "http/client.h"
-#include "http/sha1.h"
+#include "base/sha1.h"
 #include "base/enc.h"
 
 /* One decoder run over bytes in pieces of `step`: "T:hello B:… P: C1000 E1002". */

@@ -6,6 +6,7 @@
 #include "test.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -224,6 +225,52 @@ TEST(cgroup, this_host_limits_and_kills)
     CHECK_INT(cgroup_host_sweep(&h, &e), 1);
     CHECK_INT(cgroup_host_sweep(&h, &e), 0);
     cgroup_host_close(&h, true);
+}
+
+/* Whoever has the tree keeps it as long as he lives, whatever name or namespace the next one comes from. */
+TEST(cgroup, this_host_one_owner)
+{
+    struct cgroup_host h, other;
+    struct cgroup g;
+    struct cgroup_census c;
+    struct err e = {0};
+    char tag[32], mine[32];
+    if (getuid())
+        SKIP("needs root");
+    snprintf(tag, sizeof tag, "hutch-t%d-own", (int)getpid());
+    snprintf(mine, sizeof mine, "hutch-t%d-me", (int)getpid());
+    if (cgroup_host_open(&h, "/proc/self/mountinfo", tag, &e)) {
+        printf("# %s\n", e.msg);
+        SKIP("no usable cgroups here");
+    }
+    CHECK_INT(cgroup_make(&h, "box", &(struct cgroup_limit){64u << 20, 500, 16, false}, &g, &e), 0);
+    pid_t pid = fork();
+    if (!pid) { /* as another container: only the tree is shared */
+        struct cgroup_host x;
+        if (unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC))
+            _exit(3);
+        _exit(!cgroup_host_open(&x, "/proc/self/mountinfo", tag, &e) ? 1 : e.code == E_CONFLICT ? 0 : 2);
+    }
+    int st;
+    CHECK_INT(waitpid(pid, &st, 0), pid);
+    CHECK_INT(WIFEXITED(st) ? WEXITSTATUS(st) : -1, 0);
+    /* numbers likewise, across tags */
+    CHECK_INT(cgroup_host_open(&other, "/proc/self/mountinfo", mine, &e), 0);
+    int a = cgroup_host_claim(&h, 1000), b = cgroup_host_claim(&other, 1001);
+    CHECK(a >= 0 && b >= 0);
+    errno = 0;
+    CHECK(cgroup_host_claim(&other, 1000) < 0 && errno == EAGAIN);
+    close(a);
+    a = cgroup_host_claim(&other, 1000);
+    CHECK(a >= 0);
+    close(a), close(b);
+    /* one without an owner can be looked at and cleared */
+    cgroup_host_close(&h, false);
+    CHECK(cgroup_host_census(&other, tag, &c) > 0);
+    CHECK(c.groups > 0 && !c.procs && !c.unseen);
+    CHECK_INT(cgroup_host_clear(&other, tag, &e), 1);
+    CHECK_INT(cgroup_host_census(&other, tag, &c), 0);
+    cgroup_host_close(&other, true);
 }
 
 TEST_MAIN

@@ -20,7 +20,7 @@
 
 #define TID "t00000000000000000000"
 
-struct fixture { char dir[64]; char sock[128]; pid_t pid; int fd; struct spawn_events ev; };
+struct fixture { char dir[64]; char tag[32]; /* of its control groups */ char sock[128]; pid_t pid; int fd; struct spawn_events ev; };
 static struct fixture fx;
 
 static inline int sh(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -101,6 +101,19 @@ static inline void fx_abandon(void)
         kill(fx.pid, SIGTERM);
 }
 
+/* As spawn/server_own.c makes it: of the home's device and inode, so that the same path in another root is another tag. */
+static inline void fx_name_tag(void)
+{
+    char home[96];
+    struct stat st;
+    snprintf(home, sizeof home, "%s/home", fx.dir);
+    CHECK(!stat(home, &st));
+    uint64_t id[2] = {st.st_dev, st.st_ino}, h = 14695981039346656037u;
+    for (size_t i = 0; i < sizeof id; i++)
+        h = (h ^ ((unsigned char *)id)[i]) * 1099511628211u;
+    snprintf(fx.tag, sizeof fx.tag, "hutch-%016llx", (unsigned long long)h);
+}
+
 static inline void fx_start(void)
 {
     if (getuid())
@@ -115,6 +128,7 @@ static inline void fx_start(void)
     CHECK_INT(sh("cd %s && mkdir -p bin run home/templates/" TID " root/tmp root/etc root/sbin root/proc root/dev root/run && echo library > bin/hutch-zygote.so && musl-gcc -static -O1 -o bin/hutch-agent %s/init.c "
                  "&& cp bin/hutch-agent root/sbin/init && mkfs.ext4 -q -F -E nodiscard -d root home/templates/" TID "/rootfs.ext4 16m >/dev/null",
                  fx.dir, src), 0);
+    fx_name_tag();
     fx_spawner();
     fx_connect();
 }
@@ -231,12 +245,8 @@ static inline int count_lines(const char *cmd)
 /* Others may run spawners on this host: only our tag counts. */
 static inline struct census census(void)
 {
-    char home[96], find[160];
-    uint32_t h = 2166136261u;
-    snprintf(home, sizeof home, "%s/home", fx.dir);
-    for (const char *p = home; *p; p++)
-        h = (h ^ (unsigned char)*p) * 16777619u;
-    snprintf(find, sizeof find, "find /sys/fs/cgroup -type d -path '*hutch-%08x*' 2>/dev/null | wc -l", h);
+    char find[160];
+    snprintf(find, sizeof find, "find /sys/fs/cgroup -type d -path '*%s*' 2>/dev/null | wc -l", *fx.tag ? fx.tag : "/no/such");
     return (struct census){count_lines(({ static char c[200]; snprintf(c, sizeof c, "cat /sys/block/loop*/loop/backing_file 2>/dev/null | grep -c '%s/'", fx.dir); c; })),
                            count_lines(find), count_lines("wc -l < /proc/self/mountinfo"),
                            count_lines("ls -l /proc/[0-9]*/ns/net 2>/dev/null | grep -o 'net:.*' | sort -u | wc -l")};

@@ -215,6 +215,13 @@ TEST(box, refuses_bad_requests)
     strcpy(q.u.box.template_id, "t99999999999999999999");
     CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 20000, &e), -1);
     CHECK_INT(e.code, E_NOT_FOUND);
+    /* the kernel calls an image that is none invalid, but the request was not */
+    CHECK_INT(sh("mkdir -p %s/home/templates/t88888888888888888888 && truncate -s 1M %s/home/templates/t88888888888888888888/rootfs.ext4", fx.dir, fx.dir), 0);
+    q = box_req(id);
+    strcpy(q.u.box.template_id, "t88888888888888888888");
+    CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 20000, &e), -1);
+    CHECK_INT(e.sys, EINVAL);
+    CHECK_INT(e.code, E_INTERNAL);
     struct tbox b = box_start_req(box_req(id));
     q = box_req(id);
     CHECK_INT(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, NULL, NULL, &fx.ev, 20000, &e), -1);
@@ -256,6 +263,24 @@ TEST(spawner, one_per_home)
     CHECK(WIFEXITED(st) && WEXITSTATUS(st));
     fx.pid = first, fx.fd = fd;
     struct tbox b = box_start();
+    box_gone(&b);
+    fx_stop();
+}
+
+/* Nobody who sees its control groups takes its ids or its tree, also without its network namespace or its files. */
+TEST(spawner, its_own_is_marked)
+{
+    fx_start();
+    struct tbox b = box_start();
+    struct cgroup_host h;
+    struct err e;
+    CHECK_INT(cgroup_host_open(&h, "/proc/self/mountinfo", fx.tag, &e), -1);
+    CHECK_INT(e.code, E_CONFLICT);
+    char tag[32];
+    snprintf(tag, sizeof tag, "hutch-t%d", (int)getpid());
+    CHECK_INT(cgroup_host_open(&h, "/proc/self/mountinfo", tag, &e), 0);
+    CHECK(cgroup_host_claim(&h, (b.info.uid_base - 0x70000000u) / (SLOTS * SLOT_IDS)) < 0 && errno == EAGAIN);
+    cgroup_host_close(&h, true);
     box_gone(&b);
     fx_stop();
 }

@@ -1,4 +1,4 @@
-#include "http/sha1.h"
+#include "base/sha1.h"
 #include "base/enc.h"
 #include <stdint.h>
 #include <string.h>
