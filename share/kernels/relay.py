@@ -134,6 +134,7 @@ class Relay:
         in3, self.to = os.pipe()
         self.frm, out4 = os.pipe()
         in5, self.bell = os.pipe()
+        os.set_blocking(self.bell, False)  # not every interpreter reads it
         self.out, out1 = os.pipe()
         self.err, out2 = os.pipe()
         null = os.open("/dev/null", os.O_RDONLY)
@@ -286,10 +287,33 @@ class Relay:
             self.interrupt()
 
     def interrupt(self):
+        """The signal came along, but a command that is started a moment later has not heard it, and whoever waits for that one
+        waits for ever. So commands are told again, ever more rarely, while the cell runs on."""
+        cell, wait = self.cell, 1
         try:
             os.write(self.bell, b"i")
         except OSError:
             pass
+
+        def again(*_):
+            nonlocal wait
+            if self.running and self.cell == cell:
+                self.strike()
+                wait *= 2
+                signal.alarm(wait)
+        signal.signal(signal.SIGALRM, again)
+        signal.alarm(wait)
+
+    def strike(self):
+        """All of our group but the interpreter: that has heard, and may be tidying up."""
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open("/proc/%s/stat" % name, "rb") as f:
+                    group = int(f.read().rpartition(b")")[2].split()[2])
+                if group == os.getpgrp() and int(name) not in (os.getpid(), self.pid):
+                    os.kill(int(name), signal.SIGINT)
+            except (OSError, IndexError):
+                pass  # it has ended
 
     # ---- the loop ----
     def serve(self):
@@ -410,19 +434,10 @@ class Bash(Relay):
         text = before + "printf 'begun\\n' >&4; eval " + self.quoted(code) + " </dev/null 3<&- 4>&- 5<&-\n__hutch_status=$?\n" + after + "printf 'status %d\\n' \"$__hutch_status\" >&4\n"
         self.write(text.encode("utf-8", "replace"))
 
-    def interrupt(self):
+    def strike(self):
         """A signal that meets bash between the fork and the exec of a command is heard by neither: it waits for the command,
-        which has its handlers but not its ears. So again, ever more rarely, while the cell runs on."""
-        cell, wait = self.cell, 1
-
-        def again(*_):
-            nonlocal wait
-            if self.running and self.cell == cell:
-                os.killpg(0, signal.SIGINT)
-                wait *= 2
-                signal.alarm(wait)
-        signal.signal(signal.SIGALRM, again)
-        signal.alarm(wait)
+        which has its handlers but not its ears."""
+        os.killpg(0, signal.SIGINT)
 
     def message(self, head):
         if head[0] != "status":

@@ -43,7 +43,7 @@ page() {
         at=$1
         wget -q -T 10 -t 1 --max-redirect 0 --header "$accept" -O - -- "$1" 2>/dev/null | pieces || :
     else
-        return 0
+        at=$1 # its end without a piece: the daemon knows that it was not read
     fi
     printf '%s\n' "$at" | plain | sed 's/^/page /'
 }

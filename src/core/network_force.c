@@ -138,7 +138,7 @@ void sandbox_configure(struct sandbox *sb, box_cb *cb, void *arg)
 
 /* ---- a change ------------------------------------------------------------------------------------------------------- */
 
-struct change {
+struct network_change {
     struct core *core;
     char id[22];
     struct network *next;
@@ -146,13 +146,23 @@ struct change {
     network_cb *cb;
     void *arg;
     bool env, trusted; /* its environment changes with it; the certificate is inside */
+    bool closes;       /* to mode none */
 };
 
-static void change_over(struct change *g, const struct err *e, uint64_t cut)
+/* A later one that closes the network does not wait for an earlier one that opens it: that may take minutes. */
+static bool overtaken(const struct network_change *g, const struct sandbox *sb, struct err *e)
+{
+    if (!sb || sb->net_change == g)
+        return false;
+    err_set(e, E_CANCELED, "the sandbox's network was closed before this change was in force");
+    return true;
+}
+
+static void change_over(struct network_change *g, const struct err *e, uint64_t cut)
 {
     struct sandbox *sb = map_get(&g->core->sandboxes, g->id);
-    if (sb) {
-        sb->net_changing = false;
+    if (sb && sb->net_change == g) {
+        sb->net_change = NULL;
         if (e && sb->box && !sb->box->removing && e->code != E_CANCELED)
             to_gate(sb, sb->net, NULL, NULL); /* what was in force stays so */
         secrets_of_sandbox_drop(sb->core, sb->id, sb->net->text);
@@ -165,7 +175,7 @@ static void change_over(struct change *g, const struct err *e, uint64_t cut)
 
 static bool is_live(const struct sandbox *sb) { return sb->box && sb->box->phase == BOX_LIVE && sb->state == SB_RUNNING; }
 
-static void keep(struct change *g, struct sandbox *sb)
+static void keep(struct network_change *g, struct sandbox *sb)
 {
     network_delete(sb->net);
     sb->net = take_ptr(&g->next);
@@ -224,17 +234,17 @@ bool network_wake(struct sandbox *sb, void (*cb)(void *arg), void *arg)
 
 static void change_in_force(void *arg, const struct err *e, uint64_t cut)
 {
-    struct change *g = arg;
+    struct network_change *g = arg;
     struct sandbox *sb = map_get(&g->core->sandboxes, g->id);
     struct err gone;
-    if (!sb) {
+    if (!sb)
         err_set(&gone, E_GONE, "the sandbox ended meanwhile");
+    if (!sb || overtaken(g, sb, &gone)) {
         change_over(g, &gone, 0);
         return;
     }
     /* closing needs nobody: without a gate nothing leaves anyway */
-    bool closes = e && e->code == E_UNAVAILABLE && policy_mode(g->next->policy) == POLICY_NONE;
-    if (e && !closes) {
+    if (e && !(g->closes && e->code == E_UNAVAILABLE)) {
         change_over(g, e, 0);
         return;
     }
@@ -246,13 +256,15 @@ static void change_in_force(void *arg, const struct err *e, uint64_t cut)
 
 static void change_trusted(void *arg, const struct err *e)
 {
-    struct change *g = arg;
+    struct network_change *g = arg;
     struct sandbox *sb = map_get(&g->core->sandboxes, g->id);
     struct err gone;
     if (!e && (!sb || !sb->box || sb->box->removing)) {
         err_set(&gone, E_GONE, "the sandbox ended, or was paused, meanwhile");
         e = &gone;
     }
+    if (overtaken(g, sb, &gone))
+        e = &gone;
     if (e) {
         change_over(g, e, 0);
         return;
@@ -263,7 +275,7 @@ static void change_trusted(void *arg, const struct err *e)
 
 static void trust_installed(void *arg, const struct err *e)
 {
-    struct change *g = arg;
+    struct network_change *g = arg;
     g->trusted = !e;
     change_trusted(g, e);
 }
@@ -277,13 +289,15 @@ static void change_settled(void *arg, struct sandbox *sb, const struct err *e)
 
 static void change_begin(void *arg, const struct err *e)
 {
-    struct change *g = arg;
+    struct network_change *g = arg;
     struct sandbox *sb = map_get(&g->core->sandboxes, g->id);
     struct err why = {0};
     if (e)
         why = *e;
     else if (!sb || sb->state == SB_GONE || sb->state == SB_STOPPING || sb->state == SB_FAILED)
         err_set(&why, E_GONE, "the sandbox ended meanwhile");
+    else if (overtaken(g, sb, &why))
+        ;
     else if (sb->transit) { /* what is half asleep may have been given the old policy already */
         transit_wait(sb->transit, change_settled, g, true);
         return;
@@ -312,14 +326,18 @@ int network_set(struct sandbox *sb, const struct network_spec *s, network_cb *cb
         return sandbox_ended_err(sb, e);
     if (sb->state != SB_RUNNING && sb->state != SB_PAUSED)
         return err_set(e, sb->state == SB_GONE ? E_NOT_FOUND : E_CONFLICT, "sandbox %s is %s", sb->id, state_name(sb->state));
-    if (sb->net_changing)
+    struct network *next = network_new(sb->core, s->text);
+    bool closes = policy_mode(next->policy) == POLICY_NONE;
+    if (sb->net_change && (!closes || sb->net_change->closes)) {
+        network_delete(next);
         return err_set(e, E_CONFLICT, "another change of this sandbox's network is under way");
-    struct change *g = xcalloc(1, sizeof *g);
-    *g = (struct change){.core = sb->core, .cb = cb, .arg = arg, .next = network_new(sb->core, s->text)};
+    }
+    struct network_change *g = xcalloc(1, sizeof *g);
+    *g = (struct network_change){.core = sb->core, .cb = cb, .arg = arg, .next = next, .closes = closes};
     memcpy(g->id, sb->id, sizeof g->id);
     kv_copy(&g->values, &s->values);
     network_load_ca(sb, g->next);
-    sb->net_changing = true;
+    sb->net_change = g;
     timer_stop(&sb->net_later);
     presets_load(sb->core, (const char *const *)g->next->preset, g->next->npresets, change_begin, g);
     return 0;

@@ -146,9 +146,11 @@ static void on_link(void *arg, const char *href)
     p->file[p->nfiles++] = xstrdup(href);
 }
 
-/* The end of a page: where its files are, seen from where it was. */
+/* The end of a page: where its files are, seen from where it was. Without any it was not the page of an index, or there was none. */
 static int page_end(struct preset *p, const char *url)
 {
+    if (!p->nfiles)
+        (void)snprintf(p->doubt, sizeof p->doubt, "%s", url);
     for (size_t i = 0; i < p->nfiles; i++) {
         auto_free char *to = links_resolve(url, p->file[i]);
         if (!to || add_url(p, to))
@@ -319,17 +321,28 @@ static void out_eof(void *arg)
     maybe_over(k);
 }
 
+static void removed(void *arg, const struct sp_rep *rep, int *fds, int nfds) { (void)arg, (void)rep, (void)fds, (void)nfds; }
+
+/* Dead or alive. */
+static void tool_remove(struct lookup *k)
+{
+    struct sp_req q = {.op = SP_REMOVE};
+    struct err e;
+    memcpy(q.u.id.id, k->tool, sizeof q.u.id.id);
+    if (spawn_call(k->core->spawn, &q, NULL, 0, removed, NULL, &e))
+        log_warn("preset: %s", e.msg);
+}
+
 static void on_limit(void *arg)
 {
     struct lookup *k = arg;
+    tool_remove(k);
     lines_stop(&k->out), lines_stop(&k->err);
     k->open = 0, k->ended = true;
     preset_clear(&k->next);
     err_set(&k->next.err, E_TIMEOUT, "preset '%s': this host's tool did not answer", k->next.name);
     lookup_over(k);
 }
-
-static void removed(void *arg, const struct sp_rep *rep, int *fds, int nfds) { (void)arg, (void)rep, (void)fds, (void)nfds; }
 
 static struct lookup *by_tool(struct core *c, const char *id)
 {
@@ -345,13 +358,9 @@ static struct lookup *by_tool(struct core *c, const char *id)
 bool preset_tool_exit(struct core *c, const struct sp_exit *ex)
 {
     struct lookup *k = by_tool(c, ex->id);
-    struct sp_req q = {.op = SP_REMOVE};
-    struct err e;
     if (!k)
         return false;
-    memcpy(q.u.id.id, ex->id, sizeof q.u.id.id);
-    if (spawn_call(c->spawn, &q, NULL, 0, removed, NULL, &e))
-        log_warn("preset: %s", e.msg);
+    tool_remove(k);
     k->ended = true;
     maybe_over(k);
     return true;
@@ -492,12 +501,16 @@ size_t presets_report(struct core *c, struct doctor_check *ret, size_t max)
             continue;
         struct doctor_check *d = &ret[n++];
         bool ok = !k->known.err.code;
-        *d = (struct doctor_check){.name = k->title, .status = ok ? "ok" : "warn"};
-        if (ok) {
-            put_found(&k->known, d);
-            continue;
-        }
+        *d = (struct doctor_check){.name = k->title, .status = ok && !*k->known.doubt ? "ok" : "warn"};
         char var[64];
+        if (ok)
+            put_found(&k->known, d);
+        if (ok && *k->known.doubt) {
+            (void)snprintf(d->lost, sizeof d->lost, "no file is named at %s: if the index keeps them on another host, installs fail", k->known.doubt);
+            (void)snprintf(d->mend, sizeof d->mend, "let this host's curl or wget read that page, or set %s=host,… for the daemon", variable(name[i], var));
+        }
+        if (ok)
+            continue;
         (void)snprintf(d->found, sizeof d->found, "not available: %s", k->known.err.msg);
         (void)snprintf(d->lost, sizeof d->lost, "`--net allow=@%s` is refused", name[i]);
         (void)snprintf(d->mend, sizeof d->mend, "configure the tool on this host, or set %s=host,… for the daemon", variable(name[i], var));

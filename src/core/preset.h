@@ -35,6 +35,7 @@ struct preset {
     struct links *page;       /* an index's, while it is read */
     char *file[PRESET_FILES_MAX]; /* links to files in it, one of each host */
     size_t nfiles;
+    char doubt[80];           /* the page of an index that names no file, or could not be read; "": none */
     struct kv env;            /* what the tool inside needs */
     char via[64], via_auth[512]; /* the proxy the tool goes through: "192.0.2.1:3128", a Proxy-Authorization; "": none */
     struct err err;           /* code != E_OK: it could not be told */

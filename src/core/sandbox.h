@@ -79,7 +79,7 @@ struct sandbox {
     struct idle idle;          /* core/idle.h */
     struct network *net;       /* core/network.h */
     struct timer net_later;
-    bool net_changing;
+    struct network_change *net_change; /* under way; NULL: none */
     struct list waiters;       /* callers of kill that wait for the end */
     struct list attachments;   /* volumes: struct attachment.of_sandbox */
     bool volumes_lost;         /* it failed, and one of them was deleted since */

@@ -1,6 +1,7 @@
 #include "jail/cgroup.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "jail/sys.h"
 #include <dirent.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <time.h>
 
 #define CLAIMS 0x68757463 /* where the bytes of cgroup_host_claim() begin */
@@ -73,6 +75,15 @@ bool cg_mount_find(const char *mountinfo, const char *fstype, const char *option
         return true;
     }
     return false;
+}
+
+/* Nobody but root may open it: who can, can lock it, and hutch would not start. */
+int cg_own_dir(int root, const char *tag)
+{
+    auto_fd own = -1;
+    if ((mkdirat(root, tag, 0700) < 0 && errno != EEXIST) || (own = openat(root, tag, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0 || fchmod(own, 0700) < 0)
+        return -1;
+    return take_fd(&own);
 }
 
 static int host_dir(const struct cgroup_host *h, int i) { return i < CG_TREES ? h->tree[i] : h->v2; }
@@ -307,7 +318,15 @@ static int rename_one(int dir, const char *from, const char *to)
     return !renameat(dir, from, dir, to) || (errno == EEXIST && !unlinkat(dir, to, AT_REMOVEDIR) && !renameat(dir, from, dir, to)) ? 0 : -1;
 }
 
-/* v1 alone can: a cgroup2 keeps the name it was made with. */
+/* A cgroup2 keeps the name it was made with. Whoever looks at the host finds the box in an attribute:
+ * getfattr -n trusted.hutch.box /sys/fs/cgroup/hutch-x/ready-1. Nothing of ours depends on it. */
+static void label_v2(const struct cgroup *g, const char *name)
+{
+    if (g->v2 >= 0 && strcmp(name, g->v2_name) && fsetxattr(g->v2, CG_BOX_ATTR, name, strlen(name), 0) < 0)
+        log_debug("cgroup %s of %s has no label: %s", g->v2_name, name, strerror(errno));
+}
+
+/* v1 alone can. */
 static int rename_all(const struct cgroup_host *h, const char *name, struct cgroup *g, struct err *e)
 {
     int done = 0;
@@ -332,6 +351,7 @@ int cgroup_finish(const struct cgroup_host *h, const char *name, const struct cg
         (void)cgroup_remove(h, g);
         return -1;
     }
+    label_v2(g, name);
     return 0;
 }
 

@@ -15,6 +15,7 @@
 
 #define CG_TREES  5 /* v1: cpu, cpuacct, memory, pids, freezer */
 #define CG_NAME   32
+#define CG_BOX_ATTR "trusted.hutch.box" /* of a cgroup2 that could not be given its box's name */
 
 enum cg_tree { CG_CPU, CG_CPUACCT, CG_MEMORY, CG_PIDS, CG_FREEZER };
 
@@ -86,6 +87,7 @@ int cg2_freeze(int dir, bool on, struct err *e);
 int cg2_kill(int dir, struct err *e);
 
 /* small file helpers of the family */
+int cg_own_dir(int root, const char *tag);                               /* made if need be; -1 and errno */
 int cg_write(int dir, const char *file, const char *text);               /* 0 or errno */
 int cg_write_u64(int dir, const char *file, uint64_t v);
 uint64_t cg_read_u64(int dir, const char *file);                         /* 0 if it cannot */

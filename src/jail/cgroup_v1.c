@@ -27,10 +27,7 @@ int cg1_host_open(struct cgroup_host *h, const char *mountinfo, struct err *e)
         if (again)
             continue;
         auto_fd root = open(at[i], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (root < 0 || (mkdirat(root, h->tag, 0755) < 0 && errno != EEXIST))
-            return err_sys(e, errno, "cgroup %s", name[i]);
-        h->tree[i] = openat(root, h->tag, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (h->tree[i] < 0)
+        if (root < 0 || (h->tree[i] = cg_own_dir(root, h->tag)) < 0)
             return err_sys(e, errno, "cgroup %s", name[i]);
     }
     return 0;

@@ -18,9 +18,7 @@ int cg2_host_open(struct cgroup_host *h, const char *mountinfo, bool controllers
     int sys = controllers ? cg_write(root, "cgroup.subtree_control", "+cpu +memory +pids") : 0;
     if (sys)
         return err_sys(e, sys, "cgroup2: cannot enable cpu, memory and pids at the top");
-    if (mkdirat(root, h->tag, 0755) < 0 && errno != EEXIST)
-        return err_sys(e, errno, "cgroup2");
-    auto_fd own = openat(root, h->tag, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    auto_fd own = cg_own_dir(root, h->tag);
     if (own < 0)
         return err_sys(e, errno, "cgroup2");
     if (controllers && (sys = cg_write(own, "cgroup.subtree_control", "+cpu +memory +pids")))

@@ -124,8 +124,7 @@ void jobs_free(struct jobs *j)
         pthread_join(j->thread[i], NULL);
     bool posted = j->posted;
     collect(j);
-    /* A collect that was posted earlier still holds j: bury behind it. If the loop is freed without another turn the
-     * block stays with the process, which then is ending anyway. */
+    /* A collect that was posted earlier still holds j: bury behind it. */
     if (posted)
         loop_post(j->loop, bury, j);
     else

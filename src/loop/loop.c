@@ -103,8 +103,10 @@ void loop_free(struct loop *l)
 {
     if (!l)
         return;
-    while (l->deferred.n)
+    while (l->deferred.n || l->posted.n) { /* nobody else posts any more, or he would have to a loop that is gone */
+        run_posted(l, 0);
         run_deferred(l);
+    }
     io_stop(&l->wake);
     close(l->wake_fd);
     event_base_free(l->base);

@@ -17,7 +17,7 @@ struct loop *loop_new(void);
 void loop_run(struct loop *l);       /* until loop_stop */
 void loop_turn(struct loop *l, bool block); /* one turn: for tests and nested waits at start-up */
 void loop_stop(struct loop *l);      /* this turn still ends properly; loop thread only (others: loop_post) */
-void loop_free(struct loop *l);      /* runs what is still deferred; posts that did not run are dropped */
+void loop_free(struct loop *l);      /* runs what is still deferred or posted */
 
 /* End of this turn, in order of the calls. What a deferred function defers
  * runs at the end of the next turn, which then does not wait. */

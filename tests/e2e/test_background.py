@@ -94,9 +94,11 @@ def survives_its_client(t):
     box = t.box()
     mark = "bg-" + os.urandom(4).hex()
     pid = box.background(f"exec -a {mark} sleep 999")
+    runs = lambda: box.exec(["pgrep", "-cf", f"^{mark}"]).text.strip() == "1"
+    until(runs, 10, "the shell has become it")
     a = box.attach(pid).started()
     a.abort()
-    equal(box.exec(["pgrep", "-cf", f"^{mark}"]).text.strip(), "1")
+    true(runs(), "it runs on")
     box.signal(pid, "SIGKILL")
     equal(box.wait_process(pid)["exit"], {"kind": "signal", "signal": 9, "name": "SIGKILL"})
 

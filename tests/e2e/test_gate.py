@@ -1,6 +1,7 @@
 """The gate as a process, and what it does beside deciding: confinement, restarts, the resolver, trust stores."""
 import os
 import signal
+import threading
 
 from hutchtest import *
 from outside import gated, inside
@@ -103,6 +104,38 @@ printf '#!/bin/sh\necho "$@" >>/tmp/keytool\n' >/usr/local/bin/keytool; chmod 75
         contains(box.exec(["cat", env[k]]).text, ca, k)
     r = box.exec(["sh", "-c", "openssl s_client -connect api.allowed.test:443 -servername api.allowed.test -verify_return_error </dev/null 2>&1 | grep -c 'Verify return code: 0'"])
     equal(r.text.strip(), "1", "OpenSSL itself")
+
+
+@tiers("container")
+@gated
+def closing_waits_for_nobody(t):
+    """A change that is still bringing the gate's certificate in does not keep the next one from closing the network."""
+    box = t.box(network={"allow": ["api.allowed.test"]})
+    box.exec(["sh", "-c", "mkdir -p /usr/lib/jvm/x/lib/security; printf 0 >/usr/lib/jvm/x/lib/security/cacerts; mkfifo -m 666 /tmp/wait\n"
+                          "printf '#!/bin/sh\ntouch /tmp/started; read x </tmp/wait\n' >/usr/local/bin/keytool; chmod 755 /usr/local/bin/keytool"], user="root")
+    inject = {"allow": ["api.allowed.test"], "inject": [{"domain": "api.allowed.test", "header": "x-key", "value": "a-value-7"}]}
+    told = []
+
+    def slow_one():
+        try:
+            told.append(t.c.put(f"{box.p}/network", inject, deadline=60))
+        except ApiError as e:
+            told.append(e)
+    th = threading.Thread(target=slow_one)
+    th.start()
+    until(lambda: box.exec(["ls", "/tmp/started"]).code == 0, 30, "keytool runs")
+    refuses("conflict", t.c.put, f"{box.p}/network", {"allow": ["other.test"]})
+    t.c.put(f"{box.p}/network", {"mode": "none"}, deadline=20)
+    true(th.is_alive(), "the first still waits")
+    box.exec(["sh", "-c", "echo >/tmp/wait"])
+    th.join(30)
+    equal(told[0].code, "canceled")
+    contains(told[0].message, "was closed before this change was in force")
+    equal(box.info()["network"]["mode"], "none")
+    equal(inside(box, 'R["q"] = query("api.allowed.test")[0]')["q"] == 0, False, "and closed it is")
+    box.exec(["rm", "/usr/local/bin/keytool"], user="root")
+    t.c.put(f"{box.p}/network", inject)
+    equal(box.info()["network"]["mode"], "allow", "another one may open it again")
 
 
 JAVA = """

@@ -231,6 +231,13 @@ def an_interrupt_may_come_at_any_moment(t):
         for after in (0, 0, 0.001, 0.002, 0.005, 0.01):
             interrupted(t, box, language, SLEEPS[language], after)
             interrupted(t, box, language, LOOPS[language], after)
+    # a command that begins after the signal came, in code that gives the loop no turn before
+    code = "console.log('now'); const end = Date.now() + 60; while (Date.now() < end); require('child_process').execSync('sleep 1000')"
+    with box.eval_stream(code, language="javascript") as s:
+        first = next(e for e in s.events() if e["event"] == "started")
+        next(e for e in s.events() if e["event"] == "stdout")
+        box.context(first["context"] + "/interrupt")
+        equal([e for e in s.events()][-1]["status"], "interrupted")
     # Python notes this one and would never look: it met a thread, and the main one waits in the kernel
     code = "import signal, threading, time\nthreading.Timer(0.1, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGINT)).start()\ntime.sleep(1000)"
     equal(box.eval(code, deadline=60)["error"]["name"], "KeyboardInterrupt")

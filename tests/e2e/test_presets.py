@@ -304,6 +304,11 @@ class _Index:
         return f"http://127.0.0.1:{self.server.server_port}/simple"
 
 
+class _NoIndex(_Index):
+    def __str__(self):
+        return super().__str__() + "/none"
+
+
 CONTAINER = {"HUTCH_DEFAULT_ISOLATION": "container", "HUTCH_POOL_VM": 0, "HUTCH_POOL_PRESTARTED": 0, "HUTCH_POOL_CONTAINER": 0}
 
 
@@ -338,6 +343,39 @@ def doctor_says_where_presets_lead(t):
     p = subprocess.run([daemon.program("hutch"), "doctor"], env={**t.d.env, "HUTCH_NO_START": "1"}, capture_output=True, text=True, timeout=60)
     contains(p.stdout, "git.example.org (HUTCH_PRESET_GIT)")
     contains(p.stdout, "preset pip: without it: `--net allow=@pip` is refused")
+
+
+@plain
+@own_daemon(**CONTAINER, PIP_INDEX_URL=_NoIndex())
+def doctor_says_that_an_index_names_no_files(t):
+    """Its files may be elsewhere, which nobody could tell: installs would fail, and doctor must not say that all is well."""
+    pip = rows(t)["preset pip"]
+    equal(pip["status"], "warn")
+    contains(pip["found"], "127.0.0.1 (this host's pip configuration)")
+    contains(pip["lost"], "/simple/none/pip/: if the index keeps them on another host, installs fail")
+    contains(pip["mend"], "HUTCH_PRESET_PIP=")
+
+
+class _Pipe:
+    """Settings that never come: whoever opens it waits for ever."""
+    path = None
+
+    def __str__(self):
+        if not self.path:
+            _Pipe.path = os.path.join(tempfile.mkdtemp(), "gitconfig")
+            os.mkfifo(self.path)
+            atexit.register(shutil.rmtree, os.path.dirname(self.path))
+        return self.path
+
+
+@slow  # a tool has a minute and a half
+@plain
+@timeout(200)
+@own_daemon(**CONTAINER, GIT_CONFIG_GLOBAL=_Pipe())
+def a_tool_that_hangs_is_ended(t):
+    e = refuses("timeout", t.box, isolation="container", network={"presets": ["git"]}, deadline=150)
+    contains(e.message, "preset 'git': this host's tool did not answer")
+    until(lambda: not [p for p in t.d.census.mine() if b"presets.sh" in p.cmd], 10, "nothing of it is left")
 
 
 # ---- Java's key store -------------------------------------------------------------------------------------------------

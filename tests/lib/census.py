@@ -23,6 +23,7 @@ ID = re.compile(r"(?<![a-z0-9])[a-z][a-z0-9]{20}(?![a-z0-9])")
 NUM = re.compile(r"(?<=[-_/.])\d+(?![a-z0-9])")
 TAG = re.compile(r"/(hutch-[^/]+)")
 READY = re.compile(r"/ready-\d+")  # the cgroup2 of a container, named before anybody knew its box
+READY_UP = re.compile(r".*/ready-\d+")  # a process may be in a group below
 CG_ROOT = "/sys/fs/cgroup"
 PF_KTHREAD = 0x00200000
 OURS = ("hutchd", "hutch-watch", "hutch-spawn", "hutch-ready", "hutch-agent", "hutch-untar", "hutch-egress", "qemu-system-x86")
@@ -73,6 +74,21 @@ def processes():
                 continue
             table[p.pid] = p
     return table
+
+
+def in_box(p, box):
+    """Is its control group that box's? By name; cgroup2 cannot rename one that was made ahead, there an attribute says it."""
+    if box in p.cgroups:
+        return True
+    for line in p.cgroups.splitlines():
+        path = line.split(":", 2)[2]
+        if line.startswith("0::") and READY.search(path):
+            for top in (CG_ROOT, f"{CG_ROOT}/unified"):
+                try:
+                    return os.getxattr(top + READY_UP.match(path)[0], "trusted.hutch.box").decode() == box
+                except OSError:
+                    continue
+    return False
 
 
 def cgroup_dirs():

@@ -73,6 +73,10 @@ TEST(preset, files_of_an_index)
     CHECK_STR(hosts(&p), "index.test:8080");
     CHECK_INT(line(&p, "page http://moved.test/simple/pip/"), 0);
     CHECK_STR(hosts(&p), "index.test:8080 files.test:443 more.test:80 moved.test:80");
+    CHECK_STR(p.doubt, "");
+    CHECK_INT(line(&p, "html <a href=https://evil.test/>about</a>"), 0);
+    CHECK_INT(line(&p, "page http://other.test/simple/pip/"), 0); /* no index's, or none at all: said, not guessed */
+    CHECK_STR(p.doubt, "http://other.test/simple/pip/");
     CHECK_INT(line(&p, "html <a href=https://second.test/pip-1.zip>x</a>"), 0); /* a page that was not read to its end */
     CHECK_STR(hosts(&p), "index.test:8080 files.test:443 more.test:80 moved.test:80");
     clear(&p);

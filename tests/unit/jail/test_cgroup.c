@@ -11,6 +11,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 
 static const char hybrid[] = "23 1 0:20 / /proc rw - proc proc rw\n"
                              "30 23 0:26 / /sys/fs/cgroup/unified rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
@@ -244,6 +245,13 @@ TEST(cgroup, this_host_one_owner)
         SKIP("no usable cgroups here");
     }
     CHECK_INT(cgroup_make(&h, "box", &(struct cgroup_limit){64u << 20, 500, 16, false}, &g, &e), 0);
+    /* and whoever is not root cannot even try to lock it */
+    for (int i = 0; i <= CG_TREES; i++) {
+        struct stat s;
+        int fd = i < CG_TREES ? h.tree[i] : h.v2;
+        if (fd >= 0)
+            CHECK(!fstat(fd, &s) && (s.st_mode & 0777) == 0700);
+    }
     pid_t pid = fork();
     if (!pid) { /* as another container: only the tree is shared */
         struct cgroup_host x;
@@ -271,6 +279,34 @@ TEST(cgroup, this_host_one_owner)
     CHECK_INT(cgroup_host_clear(&other, tag, &e), 1);
     CHECK_INT(cgroup_host_census(&other, tag, &c), 0);
     cgroup_host_close(&other, true);
+}
+
+/* v1 renames; a cgroup2 cannot, and says whose it is in an attribute. */
+TEST(cgroup, this_host_named_later)
+{
+    struct cgroup_host h;
+    struct cgroup g;
+    struct err e = {0};
+    char tag[32], text[64] = "";
+    if (getuid())
+        SKIP("needs root");
+    snprintf(tag, sizeof tag, "hutch-t%d-late", (int)getpid());
+    if (cgroup_host_open(&h, "/proc/self/mountinfo", tag, &e)) {
+        printf("# %s\n", e.msg);
+        SKIP("no usable cgroups here");
+    }
+    CHECK_INT(cgroup_begin(&h, "ready-1", &g, &e), 0);
+    CHECK_INT(cgroup_finish(&h, "ibox", &(struct cgroup_limit){64u << 20, 500, 16, false}, &g, &e), 0);
+    for (int i = 0; i < CG_TREES; i++)
+        if (h.tree[i] >= 0)
+            CHECK(faccessat(h.tree[i], "ready-1", F_OK, 0) && !faccessat(h.tree[i], "ibox", F_OK, 0));
+    if (h.v2 >= 0) {
+        CHECK(!faccessat(h.v2, "ready-1", F_OK, 0));
+        CHECK_INT(fgetxattr(g.v2, CG_BOX_ATTR, text, sizeof text - 1), 4);
+        CHECK_STR(text, "ibox");
+    }
+    CHECK_INT(cgroup_remove(&h, &g), 0);
+    cgroup_host_close(&h, true);
 }
 
 TEST_MAIN

@@ -162,6 +162,21 @@ TEST(job, finishes_accepted_jobs_when_freed)
     loop_turn(L, false);
     loop_free(L);
 }
+/* As at the end of the daemon; the sanitizers say whether something was left behind. */
+TEST(job, is_freed_with_a_loop_that_never_turns_again)
+{
+    loop_thread = pthread_self();
+    L = loop_new();
+    struct jobs *j = jobs_new(L, 1);
+    int ran = 0;
+    job_run(j, work, NULL, &worked[0]);
+    job_run(j, work, NULL, &worked[1]); /* when this one runs, the first has been posted */
+    while (!(ran = __atomic_load_n(&worked[1], __ATOMIC_ACQUIRE)))
+        usleep(1000);
+    jobs_free(j);
+    loop_free(L);
+    CHECK_INT(ran, 1);
+}
 
 TEST(sock, listens_and_connects_over_tcp)
 {
