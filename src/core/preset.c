@@ -506,7 +506,7 @@ size_t presets_report(struct core *c, struct doctor_check *ret, size_t max)
         if (ok)
             put_found(&k->known, d);
         if (ok && *k->known.doubt) {
-            (void)snprintf(d->lost, sizeof d->lost, "no file is named at %s: if the index keeps them on another host, installs fail", k->known.doubt);
+            (void)snprintf(d->lost, sizeof d->lost, "installs may fail: %s names no file, so where the index keeps them is not known", k->known.doubt);
             (void)snprintf(d->mend, sizeof d->mend, "let this host's curl or wget read that page, or set %s=host,… for the daemon", variable(name[i], var));
         }
         if (ok)

@@ -256,7 +256,7 @@ def tar_into(src, dst, *excluded):
     os.makedirs(dst)
     a = subprocess.Popen(["tar", "-C", src, "--numeric-owner", "--sparse", *[f"--exclude={x}" for x in excluded], "-cf", "-", "."], stdout=subprocess.PIPE)
     run("tar", "-C", dst, "--numeric-owner", "--sparse", "-xf", "-", stdin=a.stdout)
-    if a.wait():
+    if a.wait() > 1:  # 1: a file changed meanwhile; tests that run beside us make links to the seed's files, which counts as that
         raise SystemExit(f"stock machine: {src} could not be copied")
 
 
