@@ -19,7 +19,7 @@ import sys
 from machine import HERE, REPO, Machine, prepare, say
 
 LONG = ["test_lifecycle.py", "test_exec.py", "test_templates.py", "test_isolate.py", "test_volumes.py", "test_snapshots.py", "test_pause.py", "test_fork.py",
-        "test_limits.py", "test_network.py", "test_recovery.py"]
+        "test_limits.py", "test_network.py", "test_recovery.py", "test_owners.py"]
 PATIENCE = "8"
 SMOKE_S, SLICE_S, LONG_S, DEMO_S = 1500, 3000, 6 * 3600, 2 * 3600
 
