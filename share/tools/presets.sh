@@ -26,7 +26,7 @@ unset IFS || :
 
 die() { echo "$1" >&2; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
-plain() { sed -n -e 's#^\(https\{0,1\}://\)[^/@]*@#\1#' -e '/^https\{0,1\}:\/\/[A-Za-z0-9._:[-][!-~]*$/p'; }
+plain() { sed -n -e 's|^\(https\{0,1\}://\)[^/?#]*@|\1|' -e '/^https\{0,1\}:\/\/[A-Za-z0-9._:[-][!-~]*$/p'; }
 allow() { sort -u | sed 's/^/allow /'; }
 # default_of TOOL: what the template's own goes to
 default_of() { printf '%s\n' "$defaults" | sed -n "s/^$1 //p" | plain | head -n 1; }

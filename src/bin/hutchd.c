@@ -223,13 +223,11 @@ static int start(struct daemon *d, struct err *e)
     struct config *cfg = &d->cfg;
     struct spawn_conf sc = {cfg->home, cfg->run, cfg->share, cfg->bin, cfg->uid, cfg->egress_uid};
     bool found;
-    if (geteuid() && geteuid() != cfg->uid) /* it would only see what is in its way, not why */
+    if (geteuid()) /* it would only see what is in its way, not why */
         return err_set(e, E_DENIED, "hutchd must be started as root (it starts hutch-spawn, then gives root up)");
     /* do not reorder: whoever else lives on this host is found out before anything is changed */
     if (listen_early(d, e) || spawn_find(&sc, &found, e) || prepare_dirs(cfg, e))
         return -1;
-    if (!found && geteuid())
-        return err_set(e, E_DENIED, "hutchd must be started as root (it starts hutch-spawn, then gives root up)");
     if ((!found && spawn_start(&sc, &d->lease, e)) || drop_root(cfg, e))
         return -1;
     d->loop = loop_new();

@@ -97,6 +97,11 @@ static void failed(struct gated *g, const struct err *e)
     if (e->code == E_UNAVAILABLE || e->code == E_CANCELED)
         return; /* the gate went away: it is served when it comes back, who waits has a limit */
     log_warn("box %s has no network: %s", g->box, e->msg);
+    if (g->changed) { /* that was about a policy which nobody wants any more */
+        g->changed = false;
+        serve(g);
+        return;
+    }
     auto_buf b = {0};
     struct jw w;
     jw_init(&w, &b);

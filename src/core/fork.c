@@ -77,7 +77,6 @@ static void bear(struct forking *f, const struct sandbox *sb, struct snapshot *s
                                 .auto_resume = sb->life.auto_resume, .files_only = sb->life.files_only, .idle_s = sb->life.idle_s, .on_idle = sb->life.on_idle,
                                 .lifetime_s = sb->life.lifetime_s, .metadata = sb->metadata, .volumes = volumes};
     spec.nvolumes = list_volumes(sb, volumes);
-    copy_options(&spec.options, &sb->options);
     f->waiting = f->how.count;
     for (unsigned i = 0; i < f->how.count; i++) {
         struct network_spec net = {0};
@@ -85,6 +84,7 @@ static void bear(struct forking *f, const struct sandbox *sb, struct snapshot *s
         struct err e;
         *b = (struct birth){f, i};
         network_copy(sb, &net);
+        copy_options(&spec.options, &sb->options); /* for each: tokens are its own */
         spec.network = &net;
         if (sandbox_create(f->core, &spec, born, b, &e)) {
             f->child[i].err = e;
@@ -92,9 +92,9 @@ static void bear(struct forking *f, const struct sandbox *sb, struct snapshot *s
             f->waiting--;
         }
         network_spec_free(&net);
+        kv_free(&spec.options);
         spec.network = NULL;
     }
-    kv_free(&spec.options);
 }
 
 static void taken(void *arg, struct snapshot *s, const struct err *e)

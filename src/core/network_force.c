@@ -149,7 +149,7 @@ struct network_change {
     bool closes;       /* to mode none */
 };
 
-/* A later one that closes the network does not wait for an earlier one that opens it: that may take minutes. */
+/* A later one that closes the network does not wait for an earlier one: that may take minutes, and the sandbox decides how many. */
 static bool overtaken(const struct network_change *g, const struct sandbox *sb, struct err *e)
 {
     if (!sb || sb->net_change == g)
@@ -276,6 +276,9 @@ static void change_trusted(void *arg, const struct err *e)
 static void trust_installed(void *arg, const struct err *e)
 {
     struct network_change *g = arg;
+    struct sandbox *sb = map_get(&g->core->sandboxes, g->id);
+    if (sb)
+        sb->net_trusting = false;
     g->trusted = !e;
     change_trusted(g, e);
 }
@@ -302,12 +305,12 @@ static void change_begin(void *arg, const struct err *e)
         transit_wait(sb->transit, change_settled, g, true);
         return;
     }
-    if (why.code || network_need_ca(sb, g->next, &why)) {
+    if (why.code || (!g->closes && network_need_ca(sb, g->next, &why))) {
         change_over(g, &why, 0);
         return;
     }
-    bool new_ca = g->next->ca_cert && !sb->net->ca_cert;
-    g->env = g->next->npresets || new_ca;
+    bool new_ca = !g->closes && g->next->ca_cert && !sb->net->ca_cert;
+    g->env = !g->closes && (g->next->npresets || new_ca);
     g->trusted = !new_ca;
     if (!sb->box) { /* paused, on disk: the gate is told when it wakes up */
         network_keep_values(sb, &g->values);
@@ -317,6 +320,8 @@ static void change_begin(void *arg, const struct err *e)
         change_trusted(g, NULL);
     } else if (trust_install(sb->box->agent, g->next->ca_cert, trust_installed, g, &why)) {
         change_over(g, &why, 0);
+    } else {
+        sb->net_trusting = true;
     }
 }
 
@@ -328,7 +333,7 @@ int network_set(struct sandbox *sb, const struct network_spec *s, network_cb *cb
         return err_set(e, sb->state == SB_GONE ? E_NOT_FOUND : E_CONFLICT, "sandbox %s is %s", sb->id, state_name(sb->state));
     struct network *next = network_new(sb->core, s->text);
     bool closes = policy_mode(next->policy) == POLICY_NONE;
-    if (sb->net_change && (!closes || sb->net_change->closes)) {
+    if (!closes && (sb->net_change || sb->net_trusting)) { /* two certificates at once would be none */
         network_delete(next);
         return err_set(e, E_CONFLICT, "another change of this sandbox's network is under way");
     }
@@ -339,6 +344,7 @@ int network_set(struct sandbox *sb, const struct network_spec *s, network_cb *cb
     network_load_ca(sb, g->next);
     sb->net_change = g;
     timer_stop(&sb->net_later);
-    presets_load(sb->core, (const char *const *)g->next->preset, g->next->npresets, change_begin, g);
+    /* what it would lead to if it were open does not matter now, and may take long to find out */
+    presets_load(sb->core, (const char *const *)g->next->preset, closes ? 0 : g->next->npresets, change_begin, g);
     return 0;
 }

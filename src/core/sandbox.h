@@ -80,6 +80,7 @@ struct sandbox {
     struct network *net;       /* core/network.h */
     struct timer net_later;
     struct network_change *net_change; /* under way; NULL: none */
+    bool net_trusting;         /* one is bringing the gate's certificate in, perhaps not that one any more */
     struct list waiters;       /* callers of kill that wait for the end */
     struct list attachments;   /* volumes: struct attachment.of_sandbox */
     bool volumes_lost;         /* it failed, and one of them was deleted since */

@@ -52,9 +52,9 @@ static void name_begin(struct links *l)
 
 static void tag_end(struct links *l, void (*fn)(void *arg, const char *href), void *arg)
 {
-    static const char *const raw[] = {"script", "style", "title", "textarea", "xmp", "iframe", "noembed", "noframes", "plaintext"};
+    static const char *const raw[] = {"script", "style", "title", "textarea", "xmp", "iframe", "noembed", "noframes"};
     /* what is in these is read by other rules, or by other readers differently: no link of the page counts from there on */
-    static const char *const strange[] = {"noscript", "template", "svg", "math"};
+    static const char *const strange[] = {"noscript", "template", "svg", "math", "plaintext"};
     l->state = TEXT;
     if (l->end)
         return;
@@ -111,6 +111,8 @@ static void in_raw(struct links *l, char c)
     } else if (l->state == RAW_END) {
         if (l->nraw == 0 && c == '/')
             l->nraw = 1;
+        else if (l->nraw == 0 && c == '!' && !strcmp(l->raw, "script"))
+            l->state = STOP; /* a comment there may hold end tags that are none */
         else if (l->nraw && l->nraw <= n && lower(c) == l->raw[l->nraw - 1])
             l->nraw++;
         else if (l->nraw == n + 1 && (blank(c) || c == '/' || c == '>'))
@@ -203,13 +205,14 @@ void links_feed(struct links *l, const char *p, size_t n, void (*fn)(void *arg, 
         case OPEN: in_open(l, c); break;
         case MARKUP:
             if (c == '-' && l->nraw++ == 1)
-                l->state = COMMENT, memcpy(l->last, "\0--", sizeof l->last); /* "<!-->" is one */
+                l->state = COMMENT, l->nraw = 0, memcpy(l->last, "\0--", sizeof l->last); /* "<!-->" is one */
             else if (c != '-')
                 l->state = c == '>' ? TEXT : BOGUS;
             break;
         case COMMENT:
-            if (c == '>' && (!memcmp(l->last + 1, "--", 2) || !memcmp(l->last, "--!", 3)))
+            if (c == '>' && (!memcmp(l->last + 1, "--", 2) || (l->nraw >= 3 && !memcmp(l->last, "--!", 3)))) /* "<!--!>" is not */
                 l->state = TEXT;
+            l->nraw += l->nraw < 3;
             l->last[0] = l->last[1], l->last[1] = l->last[2], l->last[2] = c;
             break;
         case STOP: break;
@@ -229,7 +232,10 @@ void links_feed(struct links *l, const char *p, size_t n, void (*fn)(void *arg, 
 bool links_file(const char *href, const char *project)
 {
     static const char *const kinds[] = {".whl", ".tar.gz", ".zip", ".tar.bz2", ".tgz"};
-    size_t n = strcspn(href, "?#"), k = strlen(project), from = n;
+    size_t n = strcspn(href, "?#"), k = strlen(project), from = n, scheme = strcspn(href, ":/?#");
+    const char *rest = href + scheme + (href[scheme] == ':');
+    if (!strncmp(rest, "//", 2) && !memchr(rest + 2, '/', n - (size_t)(rest + 2 - href)))
+        return false; /* a host, whatever it is called */
     while (from && href[from - 1] != '/')
         from--;
     const char *name = href + from;

@@ -140,7 +140,11 @@ int cgroup_host_claim(const struct cgroup_host *h, unsigned n)
 {
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = CLAIMS + (off_t)n, .l_len = 1};
     auto_fd fd = openat(h->version == 1 ? h->tree[CG_MEMORY] : h->v2, "../cgroup.procs", O_RDWR | O_CLOEXEC);
-    return fd < 0 || fcntl(fd, F_OFD_SETLK, &l) < 0 ? -1 : take_fd(&fd);
+    if (fd >= 0 && !fcntl(fd, F_OFD_SETLK, &l))
+        return take_fd(&fd);
+    if (fd >= 0 && errno == EAGAIN && !fcntl(fd, F_OFD_GETLK, &l) && l.l_type == F_RDLCK)
+        errno = EACCES; /* anybody may read that file, and so lock it for reading: that is no hutch, and must not keep one from starting */
+    return -1;
 }
 
 void cgroup_host_close(struct cgroup_host *h, bool rm)

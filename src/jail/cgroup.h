@@ -55,7 +55,7 @@ struct cgroup_census { int groups, procs, unseen; };
 int cgroup_host_census(const struct cgroup_host *h, const char *tag, struct cgroup_census *ret);
 /* Kills and removes it; E_CONFLICT if somebody has locked it, but versions that did not are the caller's to find. Returns as the sweep does. */
 int cgroup_host_clear(const struct cgroup_host *h, const char *tag, struct err *e) __attribute__((warn_unused_result));
-/* Number `n` is ours until the returned descriptor is closed; -1 and errno EAGAIN: somebody has it. Among all who see the tree. */
+/* Number `n` is ours until the returned descriptor is closed; -1 and errno EAGAIN: somebody has it, another errno: it cannot be told. Among all who see the tree. */
 int cgroup_host_claim(const struct cgroup_host *h, unsigned n);
 void cgroup_host_close(struct cgroup_host *h, bool remove); /* remove: what is empty and ours */
 

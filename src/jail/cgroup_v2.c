@@ -18,7 +18,7 @@ int cg2_host_open(struct cgroup_host *h, const char *mountinfo, bool controllers
     int sys = controllers ? cg_write(root, "cgroup.subtree_control", "+cpu +memory +pids") : 0;
     if (sys)
         return err_sys(e, sys, "cgroup2: cannot enable cpu, memory and pids at the top");
-    auto_fd own = cg_own_dir(root, h->tag);
+    int own = h->v2 = cg_own_dir(root, h->tag); /* the caller's to close and remove, whatever follows */
     if (own < 0)
         return err_sys(e, errno, "cgroup2");
     if (controllers && (sys = cg_write(own, "cgroup.subtree_control", "+cpu +memory +pids")))
@@ -27,7 +27,6 @@ int cg2_host_open(struct cgroup_host *h, const char *mountinfo, bool controllers
     h->v2_cpu = !faccessat(own, "cpu.stat", R_OK, 0);
     if (!h->v2_kill && controllers)
         return err_set(e, E_UNSUPPORTED, "cgroup2 without cgroup.kill (Linux 5.14)");
-    h->v2 = take_fd(&own);
     return 0;
 }
 

@@ -23,7 +23,8 @@
 #define BURST      256               /* reads of one box until it has to wait for ticks … */
 #define PER_TICK   4                 /* … and then at each: a full pipe */
 #define TICK_NS    (500 * NS_PER_MS)
-#define LOG_BYTES  4096u             /* that go to the log when a box ends by itself: a guest chooses them */
+#define LOG_BYTES  4096u             /* that go to the log when a box ends by itself: a guest chooses them, */
+#define LOG_LINES  16                /* and each line has a head */
 
 static void tail_put(struct box *b, const char *p, size_t n)
 {
@@ -134,13 +135,23 @@ int console_open(struct box *b, struct err *e)
     return take_fd(&fd);
 }
 
+/* Where the lines begin that go to the log. Empty ones count. */
+static size_t last_lines(const char *text, size_t n)
+{
+    size_t at = n, least = n > LOG_BYTES ? n - LOG_BYTES : 0;
+    for (int lines = 0; at > least; at--)
+        if (text[at - 1] == '\n' && at < n && ++lines == LOG_LINES)
+            break;
+    return at;
+}
+
 /* The end, and the last words line by line. Of a VM that was to end nobody asks for them. */
 void console_log_end(struct box *b)
 {
     char text[LOG_TAIL];
     size_t n = b->kind == SP_KIND_VM && b->removing ? 0 : tail_copy(b, text);
     log_info("%s ended: %s %d oom_kills=%u", b->id, b->exit.signaled ? "signal" : "status", b->exit.code, b->exit.oom_kills);
-    for (size_t at = n > LOG_BYTES ? n - LOG_BYTES : 0; at < n;) {
+    for (size_t at = last_lines(text, n); at < n;) {
         const char *nl = memchr(text + at, '\n', n - at);
         size_t end = nl ? (size_t)(nl - text) : n;
         if (end > at)

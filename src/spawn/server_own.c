@@ -152,10 +152,12 @@ static void sweep_unlocked(struct server *s)
         }
         moment();
     }
+    if (!c.groups) /* nothing of ours; if somebody we cannot see has just begun, it is his */
+        return;
     int n = cgroup_host_clear(&s->cg, tag, &e);
     if (n < 0)
         log_warn("%s: %s", tag, e.msg);
-    else if (c.groups)
+    else
         log_info("removed the control groups %s of an older version, %d boxes", tag, n);
 }
 

@@ -2,6 +2,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "jail/sys.h"
+#include "spawn/op.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -23,7 +24,7 @@
 
 int spawn_home_text(const struct stat *home, const char *path, bool leased, char *ret, size_t n)
 {
-    (void)snprintf(ret, n, "%s%llx:%llx %s\n", leased ? LEASED : "", (unsigned long long)home->st_dev, (unsigned long long)home->st_ino, path);
+    (void)snprintf(ret, n, "%sv%d %llx:%llx %s\n", leased ? LEASED : "", SP_VERSION, (unsigned long long)home->st_dev, (unsigned long long)home->st_ino, path);
     return (int)strlen(ret);
 }
 
@@ -39,32 +40,32 @@ static bool held(int fd)
 
 enum seat { SEAT_FREE, SEAT_OURS, SEAT_BUSY, SEAT_OTHER };
 
-/* Whose the run folder is that somebody holds. Older spawners wrote nothing down: then theirs is the home that is held. */
-static bool run_is_ours(int lock, const struct stat *home, bool home_held, bool *ret_leased, char *ret_other, size_t n)
+/* What its lock file says of the spawner that holds a run folder. */
+struct occupant { bool leased, ours; int version; char home[PATH_LEN]; };
+
+/* Spawners of before version 3 wrote nothing down: theirs is the home that is held. */
+static void read_occupant(int lock, const struct stat *home, bool home_held, struct occupant *ret)
 {
-    char want[PATH_LEN], text[PATH_LEN] = "", *p = text;
+    char text[PATH_LEN] = "", *p = text;
+    unsigned long long dev, ino;
+    int at = 0;
     ssize_t got = pread(lock, text, sizeof text - 1, 0);
-    (void)spawn_home_text(home, "", false, want, sizeof want);
-    *strchr(want, ' ') = 0;
     text[got < 0 ? 0 : got] = 0;
-    *ret_leased = !strncmp(text, LEASED, strlen(LEASED));
-    p += *ret_leased ? strlen(LEASED) : 0;
-    char *path = strchr(p, ' ');
-    *ret_other = 0;
-    if (!path)
-        return home_held;
-    *path++ = 0;
-    path[strcspn(path, "\n")] = 0;
-    (void)snprintf(ret_other, n, "%s", path);
-    return !strcmp(p, want);
+    text[strcspn(text, "\n")] = 0;
+    *ret = (struct occupant){.leased = !strncmp(text, LEASED, strlen(LEASED)), .ours = home_held};
+    p += ret->leased ? strlen(LEASED) : 0;
+    if (sscanf(p, "v%d %llx:%llx %n", &ret->version, &dev, &ino, &at) != 3 || !at)
+        return;
+    ret->ours = dev == home->st_dev && ino == home->st_ino;
+    (void)snprintf(ret->home, sizeof ret->home, "%s", p + at);
 }
 
 /* It takes its socket away before it ends, so locks without a socket mean "wait"; so does a lease, since whoever has it may fail. */
 static enum seat look(const struct spawn_conf *c, struct err *e)
 {
-    char path[PATH_LEN], other[PATH_LEN];
+    char path[PATH_LEN];
     struct stat st = {0};
-    bool leased;
+    struct occupant who;
     (void)snprintf(path, sizeof path, "%s/spawn.lock", c->run);
     auto_fd lock = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK), home = open(c->home, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     bool run_held = held(lock), home_held = held(home);
@@ -76,12 +77,18 @@ static enum seat look(const struct spawn_conf *c, struct err *e)
         err_set(e, E_CONFLICT, "the home %s is in use by another hutch, with another run folder or from another container: stop that one, or set HUTCH_HOME", c->home);
         return SEAT_OTHER;
     }
-    if (!run_is_ours(lock, &st, home_held, &leased, other, sizeof other)) {
-        err_set(e, E_CONFLICT, "the run folder %s is in use by the hutch with %s%.100s: set HUTCH_RUN to a folder of its own", c->run, *other ? "the home " : "another home", other);
+    read_occupant(lock, &st, home_held, &who);
+    if (!who.ours) {
+        err_set(e, E_CONFLICT, "the run folder %s is in use by the hutch with %s%.100s: set HUTCH_RUN to a folder of its own", c->run, *who.home ? "the home " : "another home", who.home);
         return SEAT_OTHER;
     }
     (void)snprintf(path, sizeof path, "%s/spawn.sock", c->run);
-    return leased || access(path, F_OK) ? SEAT_BUSY : SEAT_OURS;
+    if (who.leased || access(path, F_OK))
+        return SEAT_BUSY;
+    if (who.version == SP_VERSION)
+        return SEAT_OURS;
+    err_set(e, E_CONFLICT, "a hutch-spawn of another version still runs for the home %s: start that version's hutchd and end it with `hutch down`, or end the process; its sandboxes end with it", c->home);
+    return SEAT_OTHER;
 }
 
 int spawn_find(const struct spawn_conf *c, bool *ret_found, struct err *e)
@@ -112,7 +119,7 @@ static off_t size_of(const char *path)
 /* It ended without a word: what it wrote last, or else its watcher, says why. */
 static int last_words(const char *log, off_t from, struct err *e)
 {
-    auto_fd fd = open(log, O_RDONLY | O_CLOEXEC);
+    auto_fd fd = open(log, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     auto_free char *text = fd >= 0 && lseek(fd, from, SEEK_SET) == from ? fd_slurp(fd, 1 << 20, NULL) : NULL;
     size_t n = text ? strlen(text) : 0;
     while (n && text[n - 1] == '\n')

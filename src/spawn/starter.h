@@ -30,6 +30,6 @@ enum spawn_lease { LEASE_OPEN, LEASE_KEPT, LEASE_DROPPED };
 enum spawn_lease spawn_lease_look(int starter);
 void spawn_tell(int starter, const struct err *e); /* NULL: it serves. A starter below 0: nobody wants to know */
 
-/* What the lock file of a run folder says: device, inode and path of the home, and whether there is still a lease on its spawner,
+/* What the lock file of a run folder says: version, device, inode and path of the home, and whether there is still a lease on its spawner,
  * which the next daemon must not rely on then. Returns its length. */
 int spawn_home_text(const struct stat *home, const char *path, bool leased, char *ret, size_t n);

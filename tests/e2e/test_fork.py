@@ -105,6 +105,17 @@ def nothing_is_shared_but_the_past(t):
 
 @tiers("container")
 @timeout(60)
+def previews_are_not_shared(t):
+    """Who was let in at one is not let in at its siblings."""
+    box = t.box(preview="token")
+    everyone = [box] + t.fork(box, count=3)[1]
+    tokens = [t.c.get(f"{b.p}/url?port=8000")["token"] for b in everyone]
+    true(all(tokens), tokens)
+    equal(len(set(tokens)), 4)
+
+
+@tiers("container")
+@timeout(60)
 def a_container_is_copied_as_files(t):
     box = t.box()
     data = os.urandom(100_000)

@@ -173,6 +173,19 @@ def the_environment_of_one_cell(t):
 
 
 @tiers("container")
+def a_new_kernel_runs_nothing_of_its_directory(t):
+    """Who may make a context (with a preview's token, on E2B's port) may not run what lies there under the name of a library."""
+    box = t.box()
+    for name in ("IPython", "asyncio", "json", "ast", "sitecustomize", "usercustomize"):
+        box.put(f"/home/user/up/{name}.py", b"open('/tmp/ran', 'a').write(__name__)\nraise ImportError\n")
+    c = box.context(language="python", cwd="/home/user/up")
+    box.context(c["id"] + "/restart")
+    equal(box.exec(["cat", "/tmp/ran"]).text, "")
+    box.put("/home/user/up/mine.py", b"x = 42\n")
+    equal(main_text(box.eval("import mine; mine.x", context=c["id"])), "42", "a cell finds what lies beside it")
+
+
+@tiers("container")
 def a_stream_comes_as_it_is_printed(t):
     box = t.box()
     box.eval("1")

@@ -2,6 +2,7 @@
 import contextlib
 import fcntl
 import os
+import re
 import signal
 import socket
 import struct
@@ -172,6 +173,31 @@ def a_run_folder_of_another_home_is_refused(t):
     equal(box.info()["state"], "running")
     equal(t.d.init_of(box.info()["box"]), pid)
     true(not os.path.exists(other), "nothing was made in the other home")
+
+
+@tiers("container")
+@own_daemon()
+@timeout(120)
+def a_spawner_of_another_version_is_not_taken_over(t):
+    """It would be told what it does not know, and what it makes would be taken for something else."""
+    box = t.box()
+    pid = t.d.init_of(box.info()["box"])
+    t.d.shutdown(keep=True)
+    with open(t.d.run + "/spawn.lock", "r+") as f:
+        text = f.read()
+        true(re.fullmatch(r"v\d+ [0-9a-f]+:[0-9a-f]+ /.*\n", text), text)
+        for other in ("", re.sub(r"^v(\d+)", lambda m: f"v{int(m[1]) + 1}", text)):
+            f.seek(0)
+            f.truncate()
+            f.write(other)
+            f.flush()
+            contains(run_to_end(t.d.env), f"a hutch-spawn of another version still runs for the home {t.d.home}")
+        f.seek(0)
+        f.truncate()
+        f.write(text)
+    t.d.start(settle=False)
+    equal(t.d.init_of(box.info()["box"]), pid)
+    box.ok(["true"])
 
 
 # ---- leftovers of versions that named their control groups by the home's path ------------------------------------------

@@ -225,7 +225,7 @@ trusted-host = a.example.org
 [install]
 index_url: http://user:secret@127.0.0.1:9/simple/
 extra-index-url =
-    http://127.0.0.1:9/one
+    http://me:p@ss@127.0.0.1:9/one
     http://127.0.0.1:9/two
 [freeze]
 timeout = 10

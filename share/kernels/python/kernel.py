@@ -14,7 +14,6 @@ def main():
     sys.path.insert(0, here)
     from hutch_kernel import loop
     sys.path.remove(here)
-    sys.path.insert(0, "")  # the code's own directory, as in an interactive interpreter
     warm = "--warm" in sys.argv[1:]
     sys.argv = [""]
     loop.serve(warm)

@@ -49,6 +49,9 @@ TEST(links, nothing_else_is_one)
         "<!-- <a href=\"https://evil.test/pip-1.0.whl\">x</a> -->",
         "<!-- a -- > - -> --!x <a href=\"https://evil.test/\">x</a> -->",
         "<!-- a --!><a data-yanked=\"--><a href='https://evil.test/pip-1.0.whl'>\">x</a>",
+        "<!--!><a href=\"https://evil.test/pip-1.0.whl\">-->", "<!---!><a href=\"https://evil.test/pip-1.0.whl\">-->",
+        "<script><!--<script></script><a href=\"https://evil.test/pip-1.0.whl\">--></script>",
+        "<plaintext></plaintext><a href=\"https://evil.test/pip-1.0.whl\">",
         "<svg><a data-yanked=\"</svg><a href='https://evil.test/pip-1.0.whl'>\">x</a></svg><a href=https://evil.test/>",
         "<!x --> <a href=https://evil.test/", /* never ends */
         "<? <a href=https://evil.test/ ?>",
@@ -75,7 +78,7 @@ TEST(links, nothing_else_is_one)
 
 TEST(links, goes_on_after_what_it_leaves_out)
 {
-    CHECK_STR(links("<!--><a href=1><!---><a href=2><!----><a href=3><!-- a --!><a href=4>"), "1\n2\n3\n4\n");
+    CHECK_STR(links("<!--><a href=1><!---><a href=2><!----><a href=3><!-- a --!><a href=4><!----!><a href=5>"), "1\n2\n3\n4\n5\n");
     CHECK_STR(links("<!-- a -- b --><a href=1><script> a<b </script\n><a href=2></x><a href=3 data-yanked=\"a > b\"><a href=4><<a href=5></><a href=6>"), "1\n2\n3\n4\n5\n6\n");
 }
 
@@ -94,7 +97,7 @@ TEST(links, files_of_a_project)
 {
     static const char *const yes[] = {"pip-1.0.tar.gz", "https://x.test/a/pip-1.0-py3-none-any.whl#sha256=1", "../pip-1.0.zip?x=/y", "//x.test/PIP-1.tar.bz2", "/pip-1.tgz"};
     static const char *const no[] = {"", "https://x.test/", "https://x.test/pip/", "https://x.test/pip-1.0", "https://x.test/notpip-1.0.zip", "https://x.test/pip-1.0.zip/", "https://x.test/?pip-1.0.zip",
-                                     "https://x.test/#pip-1.0.zip", "https://pip-1.0.zip/x", "pip-.whl2", "pip.zip", "pipx-1.0.zip"};
+                                     "https://x.test/#pip-1.0.zip", "https://pip-1.0.zip/x", "https://pip-1.0.zip", "//pip-1.0.zip", "https://pip-1.0.zip?/", "pip-.whl2", "pip.zip", "pipx-1.0.zip"};
     for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
         CHECK(links_file(yes[i], "pip"));
     for (size_t i = 0; i < sizeof no / sizeof *no; i++)

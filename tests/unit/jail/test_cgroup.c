@@ -268,6 +268,12 @@ TEST(cgroup, this_host_one_owner)
     CHECK(a >= 0 && b >= 0);
     errno = 0;
     CHECK(cgroup_host_claim(&other, 1000) < 0 && errno == EAGAIN);
+    /* a lock that anybody could take says nothing */
+    struct flock reader = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = 0x68757463 + 1002, .l_len = 1};
+    int procs = openat(h.version == 1 ? h.tree[CG_MEMORY] : h.v2, "../cgroup.procs", O_RDONLY | O_CLOEXEC);
+    CHECK(procs >= 0 && !fcntl(procs, F_OFD_SETLK, &reader));
+    CHECK(cgroup_host_claim(&other, 1002) < 0 && errno == EACCES);
+    close(procs);
     close(a);
     a = cgroup_host_claim(&other, 1000);
     CHECK(a >= 0);

@@ -39,6 +39,7 @@ class Kernel:
         self.queue = []
         self.running = False
         self.early = False  # SIGINT came while no cell ran
+        self.begun = False  # a cell has run
         self.task = None    # the cell's, if it has to wait for something
         self.thread = threading.get_ident()
         self.loop = asyncio.new_event_loop()
@@ -167,6 +168,11 @@ class Kernel:
         wire = self.wire
         wire.current = cell = q["id"]
         env, kept = q.get("env"), None
+        if not self.begun:
+            # The code's own directory, as in an interactive interpreter; not before there is code: who may start a kernel may not run
+            # what lies in its directory under the name of a library.
+            self.begun = True
+            sys.path.insert(0, "")
         if env:
             kept = {k: os.environ.get(k) for k in env}
             os.environ.update(env)
