@@ -24,7 +24,7 @@
 #define PER_TICK   4                 /* … and then at each: a full pipe */
 #define TICK_NS    (500 * NS_PER_MS)
 #define LOG_BYTES  4096u             /* that go to the log when a box ends by itself: a guest chooses them, */
-#define LOG_LINES  16                /* and each line has a head */
+#define LOG_LINES  64                /* and each line has a head; a panic with its trace takes some 40 */
 
 static void tail_put(struct box *b, const char *p, size_t n)
 {
