@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static struct server s;
@@ -117,6 +118,33 @@ TEST(console, others_lose_their_stderr)
     CHECK_INT(b->errpipe, -1);
     CHECK_INT(write(out, much, 1), -1);
     CHECK_INT(errno, EPIPE);
+}
+
+/* Its last words, not whatever number of them: a line costs more in the log than in the box. */
+TEST(console, an_end_takes_few_lines_of_the_log)
+{
+    static char text[64 << 10];
+    setup(SP_KIND_VM);
+    for (int i = 0; i < 3000; i++) {
+        CHECK_INT(write(out, "x\n", 2), 2);
+        (void)turns();
+        if (s.console_at)
+            (void)console_tick(&s, s.console_at);
+    }
+    CHECK_INT(write(out, "last words", 10), 10);
+    int log = memfd_create("log", MFD_CLOEXEC), err = dup(2);
+    CHECK(log >= 0 && err >= 0 && dup2(log, 2) == 2);
+    console_catch_up(b);
+    console_log_end(b);
+    (void)dup2(err, 2);
+    CHECK(lseek(log, 0, SEEK_SET) == 0);
+    ssize_t n = fd_read_all(log, text, sizeof text - 1);
+    CHECK(n > 0 && strstr(text, "stderr: last words\n"));
+    int lines = 0;
+    for (ssize_t i = 0; i < n; i++)
+        lines += text[i] == '\n';
+    CHECK(lines > 10 && lines <= 65);
+    close(log), close(err), close(out);
 }
 
 TEST_MAIN
