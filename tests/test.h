@@ -116,7 +116,10 @@ static inline int test_main(int argc, char **argv)
             printf("# signal %d\n", WTERMSIG(st));
     }
     printf("1..%d\n", n);
-    return failed ? 1 : 0;
+    if (!n)
+        printf("not ok - %s%s\n", argc > 1 ? "no test matches " : "no tests",
+               argc > 1 ? argv[1] : "");
+    return failed || !n ? 1 : 0;
 }
 #define TEST_MAIN                                                                                                      \
     int main(int argc, char **argv) { return test_main(argc, argv); }

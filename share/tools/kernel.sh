@@ -59,7 +59,7 @@ if [ -z "$pkg" ]; then
     apt-get -qq update >&2 || die "apt-get update failed; check the network and /etc/apt"
     pkg=$(resolve)
 fi
-[ -n "$pkg" ] || die "apt knows no package $META; is this Debian with its main archive?"
+[ -n "$pkg" ] || die "apt does not know the package $META; is this Debian with its main archive?"
 pkgver=$(apt-cache show --no-all-versions "$pkg" | sed -n 's/^Version: //p' | head -n 1)
 release=${pkg#linux-image-}
 release=${release%-unsigned}
@@ -82,13 +82,13 @@ if id _apt >/dev/null 2>&1; then chown _apt "$tmp/deb" 2>/dev/null || :; fi
 (cd "$tmp/deb" && apt-get -qq download "$pkg=$pkgver") >&2 ||
     { apt-get -qq update >&2 && (cd "$tmp/deb" && apt-get -qq download "$pkg") >&2; } || die "could not download $pkg"
 deb=$(find "$tmp/deb" -name '*.deb' | head -n 1)
-[ -n "$deb" ] || die "apt-get download left no package"
+[ -n "$deb" ] || die "apt-get download produced no package"
 
 progress 45 "unpacking"
 mkdir "$tmp/root" "$tmp/new" "$tmp/new/modules"
 dpkg-deb -x "$deb" "$tmp/root"
 bz=$(find "$tmp/root/boot" -name 'vmlinuz-*' | head -n 1)
-[ -n "$bz" ] || die "$pkg holds no boot/vmlinuz"
+[ -n "$bz" ] || die "$pkg contains no boot/vmlinuz"
 release=${bz##*/vmlinuz-}
 
 # bzImage: Documentation/x86/boot.rst. setup_sects at 0x1f1, "HdrS" at 0x202,
@@ -101,10 +101,10 @@ sects=$(byte 497)
 [ "$sects" -ne 0 ] || sects=4
 start=$(((sects + 1) * 512 + $(le32 584)))
 length=$(le32 588)
-[ "$length" -gt 4096 ] || die "vmlinuz names no payload"
+[ "$length" -gt 4096 ] || die "vmlinuz has no payload"
 # All but gzip append the 4-byte unpacked size.
 payload() { dd if="$bz" bs=1M iflag=skip_bytes,count_bytes skip="$start" count=$((length - $1)) status=none; }
-need() { command -v "$1" >/dev/null 2>&1 || die "this kernel is packed with $1; install the package $2"; }
+need() { command -v "$1" >/dev/null 2>&1 || die "this kernel is compressed with $1; install the package $2"; }
 magic=$(od -An -tx1 -j "$start" -N 6 "$bz" | tr -d ' \n')
 case $magic in
 02214c18*) need lz4 lz4; payload 4 | lz4 -dcq - >"$tmp/new/vmlinux" ;;
@@ -113,7 +113,7 @@ fd377a585a00) need xz xz-utils; payload 4 | xz -dcq - >"$tmp/new/vmlinux" ;;
 1f8b*) payload 0 | gzip -dcq >"$tmp/new/vmlinux" ;;
 425a68*) need bzip2 bzip2; payload 4 | bzip2 -dcq >"$tmp/new/vmlinux" ;;
 7f454c46*) payload 0 >"$tmp/new/vmlinux" ;;
-*) die "vmlinuz is packed in a way this script does not know (starts with $magic)" ;;
+*) die "vmlinuz has an unknown compression (starts with $magic)" ;;
 esac
 [ "$(od -An -tx1 -N 4 "$tmp/new/vmlinux" | tr -d ' \n')" = 7f454c46 ] || die "the payload of vmlinuz is not an ELF kernel"
 
@@ -122,7 +122,7 @@ esac
 progress 75 "collecting modules"
 mods=$tmp/root/lib/modules/$release
 [ -d "$mods" ] || mods=$tmp/root/usr/lib/modules/$release
-[ -d "$mods" ] || die "$pkg holds no modules for $release"
+[ -d "$mods" ] || die "$pkg contains no modules for $release"
 (cd "$mods" && find . -name '*.ko*') >"$tmp/all"
 builtin=$mods/modules.builtin
 : >"$tmp/new/modules.list"

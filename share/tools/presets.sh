@@ -111,11 +111,11 @@ preset_pip() {
     extra=$(for u in ${PIP_EXTRA_INDEX_URL:-$(value extra-index-url)}; do echo "$u"; done | plain)
     if [ -n "$index" ]; then
         index=$(echo "$index" | plain)
-        [ -n "$index" ] || die "pip on this host is set to an index that is not http or https"
+        [ -n "$index" ] || die "pip on this host uses an index that is not http or https"
         source="this host's pip configuration"
     else
         index=$(pip_default | plain)
-        [ -n "$index" ] || die "pip is not installed on this host, no index is configured, and the template base that knows one was not built yet (hutch template build base)"
+        [ -n "$index" ] || die "pip is not installed on this host, no index is configured, and template base, which knows one, is not built yet (hutch template build base)"
         source="pip's own default: no index-url is set on this host"
     fi
     echo "source $source"
@@ -151,10 +151,10 @@ preset_npm() {
     registry=$(npm_value registry) source="this host's npm configuration"
     if [ -z "$registry" ]; then
         registry=$(default_of npm) source="npm's own default: no registry is set on this host"
-        [ -n "$registry" ] || die "npm is not installed on this host, no registry is configured, and the template base that knows one was not built yet (hutch template build base)"
+        [ -n "$registry" ] || die "npm is not installed on this host, no registry is configured, and template base, which knows one, is not built yet (hutch template build base)"
     fi
     registry=$(echo "$registry" | plain)
-    [ -n "$registry" ] || die "npm on this host is set to a registry that is not http or https"
+    [ -n "$registry" ] || die "npm on this host uses a registry that is not http or https"
     echo "source $source"
     echo "$registry" | allow
     case $registry in https:*) proxy=$(npm_value https-proxy) ;; *) proxy= ;; esac
@@ -186,7 +186,7 @@ preset_git() {
         echo "source this host's git configuration"
         echo "$urls" | allow
     else
-        echo "source built in: git is set to no server on this host"
+        echo "source built in: git on this host is not configured with a server"
         echo "allow https://github.com/"
         echo "allow https://gitlab.com/"
     fi
@@ -208,5 +208,5 @@ HOME=${HOME:-/root}
 cd /
 case $1 in
 apt | pip | npm | git) "preset_$1" ;;
-*) die "there is no preset '$1'" ;;
+*) die "unknown preset '$1'" ;;
 esac

@@ -1,68 +1,78 @@
 #include "api/api.h"
-#include "api/e2b/control.h"
-#include "api/e2b/e2b.h"
+#include "api/cors.h"
 #include "api/gate.h"
-#include "api/native/native.h"
 #include "api/params.h"
 #include "api/req.h"
-#include "core/pause.h"
-#include "core/sandbox.h"
-#include "core/volume.h"
+#include "core/life/pause.h"
+#include "core/sandbox/sandbox.h"
+#include "core/volume/volume.h"
+#include <stddef.h>
 #include <stdlib.h>
+
+struct spoken {
+    const struct dialect *d;
+    struct route *routes; /* the routing half of its table */
+    struct router *router;
+    void *state;
+};
 
 struct api {
     struct core *core;
     struct jobs *jobs;
-    struct router *router;
-    struct route *native; /* the routing half of native_routes */
-    struct e2b *e2b;
+    const struct dialect *const *table;
+    struct spoken *spoken; /* in the order of the table */
+    size_t n;
     void (*shutdown_fn)(void *arg, bool keep);
     void *shutdown_arg;
 };
 
-struct api *api_new(struct core *c, struct jobs *jobs)
+/* ---- life ---- */
+static void spoken_init(struct spoken *x, const struct dialect *d)
+{
+    x->d = d;
+    x->routes = xcalloc(d->nroutes + 1, sizeof *x->routes);
+    for (size_t i = 0; i < d->nroutes; i++) {
+        const struct api_route *r = &d->routes[i];
+        x->routes[i] = (struct route){r->method, r->pattern, r->fn, r->flags};
+    }
+    x->router = router_new(x->routes, d->nroutes);
+}
+
+struct api *api_new_with(struct core *c, struct jobs *jobs, const struct dialect *const *table,
+                         size_t n)
 {
     struct api *a = xcalloc(1, sizeof *a);
     a->core = c;
     a->jobs = jobs;
-    a->native = xcalloc(native_nroutes, sizeof *a->native);
-    for (size_t i = 0; i < native_nroutes; i++) {
-        const struct api_route *r = &native_routes[i];
-        a->native[i] = (struct route){r->method, r->pattern, r->fn, r->flags};
-    }
-    a->router = router_new(a->native, native_nroutes);
-    router_add(a->router, e2b_routes, e2b_nroutes);
-    a->e2b = e2b_new(a);
+    a->table = table;
+    a->n = n;
+    a->spoken = xcalloc(n, sizeof *a->spoken);
+    for (size_t i = 0; i < n; i++)
+        spoken_init(&a->spoken[i], table[i]);
+    for (size_t i = 0; i < n; i++)
+        if (table[i]->start)
+            a->spoken[i].state = table[i]->start(a);
     return a;
+}
+
+struct api *api_new(struct core *c, struct jobs *jobs)
+{
+    return api_new_with(c, jobs, dialects, ndialects);
 }
 
 void api_free(struct api *a)
 {
     if (!a)
         return;
-    e2b_free(a->e2b);
-    router_free(a->router);
-    free(a->native);
+    for (size_t i = a->n; i--;)
+        if (a->table[i]->stop)
+            a->table[i]->stop(a->spoken[i].state);
+    for (size_t i = 0; i < a->n; i++) {
+        router_free(a->spoken[i].router);
+        free(a->spoken[i].routes);
+    }
+    free(a->spoken);
     free(a);
-}
-
-void api_add(struct api *a, const struct route *table, size_t n) { router_add(a->router, table, n); }
-
-static void put_route(struct buf *out, const char *method, const char *pattern, unsigned flags)
-{
-    buf_printf(out, "route %s %s %s\n", method, pattern, flags & ROUTE_OPEN ? "open" : flags & ROUTE_SOCKET ? "socket" : "key");
-}
-
-void api_doors(struct buf *out)
-{
-    for (size_t i = 0; i < native_nroutes; i++)
-        put_route(out, native_routes[i].method, native_routes[i].pattern, native_routes[i].flags);
-    for (size_t i = 0; i < e2b_nroutes; i++)
-        put_route(out, e2b_routes[i].method, e2b_routes[i].pattern, e2b_routes[i].flags);
-    put_route(out, "*", "/files", ROUTE_OPEN); /* signed; in no table, because it is traffic of a sandbox */
-    for (size_t i = 0; i < e2b_ndoors; i++)
-        if (e2b_doors[i].port)
-            buf_printf(out, "port %u %s\n", e2b_doors[i].port, e2b_doors[i].name);
 }
 
 void api_on_shutdown(struct api *a, void (*fn)(void *arg, bool keep), void *arg)
@@ -71,87 +81,173 @@ void api_on_shutdown(struct api *a, void (*fn)(void *arg, bool keep), void *arg)
     a->shutdown_arg = arg;
 }
 
-struct core *api_core(struct api *a) { return a->core; }
-struct jobs *api_jobs(struct api *a) { return a->jobs; }
-struct e2b *api_e2b(struct api *a) { return a->e2b; }
 void api_shutdown(struct api *a, bool keep)
 {
     if (a->shutdown_fn)
         a->shutdown_fn(a->shutdown_arg, keep);
 }
 
-/* Requests of the E2B dialect: any page may send them (E2B's SDK runs in browsers), but none without a key of ours. */
-static void e2b_handler(struct api *a, struct http_stream *s)
+struct core *api_core(struct api *a) { return a->core; }
+struct jobs *api_jobs(struct api *a) { return a->jobs; }
+
+/* ---- dialects ---- */
+static struct spoken *spoken_of(struct api *a, const struct dialect *d)
 {
-    struct err e;
-    struct route_match m;
-    struct str host = http_head(s)->host;
-    if (!gate_host_ok(core_config(a->core), host)) {
-        e2b_problem(s, 403, "'%.*s' is not a name of this server", (int)(host.n > 100 ? 100 : host.n), host.p ? host.p : "");
-        return;
-    }
-    if (e2b_cors(s))
-        return;
-    router_match(a->router, s, &m);
-    unsigned flags = m.route ? m.route->flags : 0;
-    if (!(flags & ROUTE_OPEN) && gate_caller(a->core, s, &e)) {
-        e2b_fail(s, &e);
-        return;
-    }
-    if (m.route)
-        m.route->fn(s, a);
-    else
-        e2b_problem(s, m.status, m.status == 405 ? "this path does not take that method" : m.status == 400 ? "the path is malformed" : "there is nothing at this path");
+    for (size_t i = 0; i < a->n; i++)
+        if (a->spoken[i].d == d)
+            return &a->spoken[i];
+    return NULL;
 }
 
-/* A call for a sandbox that is between two states, or asleep: it is handled when that is over. */
-struct waking { struct req r; http_handler *fn; };
+const struct dialect *const *api_dialects(struct api *a, size_t *n)
+{
+    *n = a->n;
+    return a->table;
+}
+
+void *api_state(struct api *a, const struct dialect *d)
+{
+    struct spoken *x = spoken_of(a, d);
+    return x ? x->state : NULL;
+}
+
+void api_fail(struct http_stream *s, const struct err *e, enum about about)
+{
+    api_dialect(s)->fail(s, e, about);
+}
+
+const char *api_key_prefix(void)
+{
+    for (size_t i = 0; i < ndialects; i++)
+        if (dialects[i]->key_prefix)
+            return dialects[i]->key_prefix;
+    return "key_";
+}
+
+const char *api_preview_header(struct api *a)
+{
+    for (size_t i = 0; i < a->n; i++)
+        if (a->table[i]->preview_header)
+            return a->table[i]->preview_header;
+    return NULL;
+}
+
+static void put_route(struct buf *out, const struct api_route *r)
+{
+    buf_printf(out, "route %s %s %s\n", r->method, r->pattern,
+               r->flags & ROUTE_OPEN     ? "open"
+               : r->flags & ROUTE_SOCKET ? "socket"
+                                         : "key");
+}
+
+void api_doors(struct buf *out)
+{
+    for (size_t i = 0; i < ndialects; i++) {
+        const struct dialect *d = dialects[i];
+        for (size_t k = 0; k < d->nroutes; k++)
+            put_route(out, &d->routes[k]);
+        for (size_t k = 0; k < d->ndoors; k++)
+            if (d->doors[k].port)
+                buf_printf(out, "port %u %s\n", d->doors[k].port, d->doors[k].name);
+    }
+}
+
+/* ---- waiting for a sandbox that is between two states, or asleep ---- */
+struct waking {
+    struct req r;
+    api_awake *fn;
+    _Alignas(max_align_t) char ctx[];
+};
 
 static void on_awake(void *arg, struct sandbox *sb, const struct err *e)
 {
     struct waking *w = arg;
     if (!req_back(&w->r))
         return;
-    if (!sb) {
-        req_fail(&w->r, e, ABOUT_STATE);
-        return;
-    }
     struct http_stream *s = http_ref(w->r.s);
-    http_handler *fn = w->fn;
-    struct api *a = w->r.api;
-    req_end(&w->r);
-    fn(s, a);
+    req_end(&w->r); /* its memory is good until the end of the turn */
+    w->fn(w->r.api, s, sb, e, w->ctx);
     http_unref(s);
+}
+
+void api_wake(struct api *a, struct http_stream *s, struct sandbox *sb, api_awake *fn,
+              const void *ctx, size_t n)
+{
+    struct waking *w = req_new(a, s, sizeof *w + n, NULL);
+    w->fn = fn;
+    memcpy(w->ctx, ctx, n);
+    req_watch(&w->r);
+    req_hold(&w->r);
+    sandbox_wake(sb, on_awake, w);
+}
+
+static void call_now(struct api *a, struct http_stream *s, struct sandbox *sb, const struct err *e,
+                     const void *ctx)
+{
+    http_handler *const *fn = ctx;
+    if (sb)
+        (*fn)(s, a);
+    else
+        api_fail(s, e, ABOUT_STATE);
 }
 
 static void call_awake(struct api *a, struct http_stream *s, http_handler *fn)
 {
     struct str id = http_param(s, "id");
     struct sandbox *sb = name_ok(id) ? sandbox_find(a->core, id.p, NULL) : NULL;
-    if (!sb || !(sb->state == SB_PAUSING || sb->state == SB_PAUSED || sandbox_busy(sb))) {
+    if (!sb || !(sb->state == SB_PAUSING || sb->state == SB_PAUSED || sandbox_busy(sb)))
         fn(s, a);
-        return;
+    else
+        api_wake(a, s, sb, call_now, &fn, sizeof fn);
+}
+
+/* ---- a request ---- */
+static struct spoken *claimed(struct api *a, struct http_stream *s)
+{
+    size_t i = 0;
+    while (i + 1 < a->n && a->table[i]->claims && !a->table[i]->claims(a, s))
+        i++;
+    return &a->spoken[i];
+}
+
+/* Host and, unless any page may call, Origin. True: answered. */
+static bool site_answers(struct api *a, const struct dialect *d, struct http_stream *s)
+{
+    struct err e;
+    enum about about = ABOUT_HOST;
+    bool cors = d->flags & DIALECT_CORS;
+    if (cors ? gate_host(core_config(a->core), s, &e)
+             : gate_site(core_config(a->core), s, &about, &e)) {
+        api_fail(s, &e, about);
+        return true;
     }
-    struct waking *w = req_new(a, s, sizeof *w, NULL);
-    w->fn = fn;
-    req_watch(&w->r);
-    req_hold(&w->r);
-    sandbox_wake(sb, on_awake, w);
+    if (!cors || !http_req_header(s, "Origin").p)
+        return false;
+    if (cors_asks(s)) {
+        cors_preflight(s);
+        return true;
+    }
+    cors_open(s);
+    return false;
 }
 
 static void no_route(struct http_stream *s, const struct route_match *m)
 {
     struct err e;
-    struct str path = http_path(s);
+    struct str path = http_path(s), method = http_method(s);
     if (m->status == 405) {
-        problem_method(s, m->allow);
+        (void)http_header(s, "Allow", m->allow); /* RFC 9110 15.5.6 */
+        err_set(&e, E_INVALID, "%.*s is not a method of this path; allowed: %s",
+                (int)(method.n > 32 ? 32 : method.n), method.p, m->allow);
+        api_fail(s, &e, ABOUT_METHOD);
         return;
     }
     if (m->status == 400)
-        err_set(&e, E_INVALID, "the path has a broken escape or a segment that is not allowed");
+        err_set(&e, E_INVALID, "the path has an invalid escape or segment");
     else
-        err_set(&e, E_NOT_FOUND, "there is nothing at %.*s", (int)(path.n > 120 ? 120 : path.n), path.p ? path.p : "");
-    problem_about(s, &e, ABOUT_ROUTE);
+        err_set(&e, E_NOT_FOUND, "path %.*s does not exist", (int)(path.n > 120 ? 120 : path.n),
+                path.p ? path.p : "");
+    api_fail(s, &e, ABOUT_ROUTE);
 }
 
 /* Do not reorder: a request that fails an earlier check learns nothing about the later ones. */
@@ -159,23 +255,20 @@ void api_handler(struct http_stream *s, void *arg)
 {
     struct api *a = arg;
     struct err e;
-    enum about about;
     struct route_match m;
-    if (e2b_sandbox_traffic(a, s))
+    const struct spoken *x = claimed(a, s);
+    const struct dialect *d = x->d;
+    api_speak(s, d);
+    if (d->serve && d->serve(a, s))
         return;
-    (void)http_header(s, "X-Content-Type-Options", "nosniff"); /* nothing is sent yet: it cannot be too late */
-    if (e2b_path(http_path(s))) {
-        e2b_handler(a, s);
+    (void)http_header(s, "X-Content-Type-Options",
+                      "nosniff"); /* nothing is sent yet: it cannot be too late */
+    if (site_answers(a, d, s))
         return;
-    }
-    if (gate_site(core_config(a->core), s, &about, &e)) {
-        problem_about(s, &e, about);
-        return;
-    }
-    router_match(a->router, s, &m);
+    router_match(x->router, s, &m);
     unsigned flags = m.route ? m.route->flags : 0;
-    if (!(flags & ROUTE_OPEN) && gate_caller(a->core, s, &e)) {
-        problem_about(s, &e, ABOUT_REQUEST);
+    if (!(flags & ROUTE_OPEN) && !(d->flags & DIALECT_OWN_AUTH) && gate_caller(a->core, s, &e)) {
+        api_fail(s, &e, ABOUT_REQUEST);
         return;
     }
     if (!m.route) {
@@ -183,8 +276,8 @@ void api_handler(struct http_stream *s, void *arg)
         return;
     }
     if ((flags & ROUTE_SOCKET) && !http_is_unix(s)) {
-        err_set(&e, E_DENIED, "this is only possible on the daemon's own socket");
-        problem_about(s, &e, ABOUT_SOCKET);
+        err_set(&e, E_DENIED, "this is only possible on the daemon's unix socket");
+        api_fail(s, &e, ABOUT_SOCKET);
         return;
     }
     if (flags & ROUTE_WAKE)
@@ -193,56 +286,68 @@ void api_handler(struct http_stream *s, void *arg)
         m.route->fn(s, a);
 }
 
+/* ---- for handlers ---- */
+static struct sandbox *find_sandbox(struct api *a, struct str id, struct err *e)
+{
+    if (name_ok(id)) /* every id is a name by grammar */
+        return sandbox_find(a->core, id.p, e);
+    err_set(e, E_NOT_FOUND, "no sandbox has such an id or name");
+    return NULL;
+}
+
 struct sandbox *api_sandbox(struct api *a, struct http_stream *s)
 {
-    struct err e;
-    struct str id = http_param(s, "id");
-    struct sandbox *sb = NULL;
-    if (name_ok(id)) /* every id is a name by grammar */
-        sb = sandbox_find(a->core, id.p, &e);
-    else
-        err_set(&e, E_NOT_FOUND, "no sandbox has such an id or name");
+    struct err e = {0};
+    const struct dialect *d = api_dialect(s);
+    struct sandbox *sb = (d->sandbox ? d->sandbox : find_sandbox)(a, http_param(s, "id"), &e);
     if (!sb)
-        problem_about(s, &e, ABOUT_SANDBOX);
+        api_fail(s, &e, ABOUT_SANDBOX);
     return sb;
+}
+
+static struct volume *find_volume(struct api *a, struct str id, struct err *e)
+{
+    if (id.p && strlen(id.p) == id.n && (id_ok(id) || volume_name_ok(id.p)))
+        return volume_find(a->core, id.p, e);
+    err_set(e, E_NOT_FOUND, "no volume has such an id or name");
+    return NULL;
 }
 
 struct volume *api_volume(struct api *a, struct http_stream *s)
 {
-    struct err e;
-    struct str id = http_param(s, "volume");
-    struct volume *v = NULL;
-    if (id.p && strlen(id.p) == id.n && (id_ok(id) || volume_name_ok(id.p)))
-        v = volume_find(a->core, id.p, &e);
-    else
-        err_set(&e, E_NOT_FOUND, "no volume has such an id or name");
+    struct err e = {0};
+    const struct dialect *d = api_dialect(s);
+    struct volume *v = (d->volume ? d->volume : find_volume)(a, http_param(s, "volume"), &e);
     if (!v)
-        problem_about(s, &e, ABOUT_VOLUME);
+        api_fail(s, &e, ABOUT_VOLUME);
     return v;
 }
 
-/* The types a form can send across origins without asking first are not JSON, whatever the bytes look like. */
+/* The types a form can send across origins without asking first are not JSON, whatever the bytes
+ * look like. */
 static bool is_json(struct str type)
 {
     const char *semi = type.n ? memchr(type.p, ';', type.n) : NULL;
-    return str_ieqz(str_trim((struct str){type.p, semi ? (size_t)(semi - type.p) : type.n}), "application/json");
+    return str_ieqz(str_trim((struct str){type.p, semi ? (size_t)(semi - type.p) : type.n}),
+                    "application/json");
 }
 
-void api_body(struct api *a, struct http_stream *s, void (*fn)(struct http_stream *, void *, const char *, size_t))
+void api_body(struct api *a, struct http_stream *s,
+              void (*fn)(struct http_stream *, void *, const char *, size_t))
 {
+    struct err e;
     uint64_t n = http_body_length(s);
     struct str type = http_req_header(s, "Content-Type");
-    if (type.p && http_has_body(s) && !is_json(type)) {
-        struct err e;
-        err_set(&e, E_INVALID, "the body must be sent as application/json (curl: --json instead of -d)");
-        problem_about(s, &e, ABOUT_REQUEST);
-        return;
+    if ((api_dialect(s)->flags & DIALECT_STRICT_TYPE) && type.p && http_has_body(s) &&
+        !is_json(type)) {
+        err_set(&e, E_INVALID,
+                "the body must be sent as application/json (curl: --json instead of -d)");
+        api_fail(s, &e, ABOUT_REQUEST);
+    } else if (n != UINT64_MAX && n > PARAM_BODY_MAX) {
+        err_set(&e, E_TOO_LARGE, "the body is %llu bytes, the limit is %u", (unsigned long long)n,
+                PARAM_BODY_MAX);
+        api_fail(s, &e, ABOUT_REQUEST);
+    } else {
+        http_body_collect(s, PARAM_BODY_MAX, fn, a);
     }
-    if (n != UINT64_MAX && n > PARAM_BODY_MAX) {
-        struct err e;
-        err_set(&e, E_TOO_LARGE, "the body has %llu bytes, the limit is %u", (unsigned long long)n, PARAM_BODY_MAX);
-        problem_about(s, &e, ABOUT_REQUEST);
-        return;
-    }
-    http_body_collect(s, PARAM_BODY_MAX, fn, a);
 }

@@ -1,8 +1,8 @@
 #include "api/feed.h"
 #include "api/api.h"
 #include "base/clock.h"
-#include "core/exec.h"
-#include "core/sandbox.h"
+#include "core/sandbox/exec.h"
+#include "core/sandbox/sandbox.h"
 #include <stdio.h>
 #include <stdlib.h>
 

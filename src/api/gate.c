@@ -1,10 +1,10 @@
 #include "api/gate.h"
-#include "core/auth.h"
+#include "core/host/auth.h"
 #include "core/core.h"
 #include <unistd.h>
 
 /* ---- names ---- */
-static struct str host_part(struct str a) /* without the port; p == NULL if malformed */
+struct str gate_host_part(struct str a)
 {
     const char *end = a.n ? memchr(a.p, *a.p == '[' ? ']' : ':', a.n) : NULL;
     struct str host = a;
@@ -50,7 +50,7 @@ static bool listens_everywhere(struct str listen) { return !listen.n || str_eqz(
 static struct str listen_host(const struct config *cfg)
 {
     struct str l = str_of(cfg->listen);
-    return l.n && *l.p == ':' ? (struct str){l.p, 0} : host_part(l);
+    return l.n && *l.p == ':' ? (struct str){l.p, 0} : gate_host_part(l);
 }
 
 static bool is_ours(const struct config *cfg, struct str host)
@@ -70,7 +70,7 @@ static bool is_ours(const struct config *cfg, struct str host)
 
 bool gate_host_ok(const struct config *cfg, struct str authority)
 {
-    struct str host = host_part(authority);
+    struct str host = gate_host_part(authority);
     return host.p && (is_ours(cfg, host) || (listens_everywhere(listen_host(cfg)) && gate_host_literal(host)));
 }
 
@@ -79,7 +79,7 @@ bool gate_origin_ok(const struct config *cfg, struct str origin, struct str host
     size_t skip = str_starts(origin, "http://") ? 7 : str_starts(origin, "https://") ? 8 : 0;
     if (!skip)
         return false; /* "null" and other schemes */
-    struct str authority = {origin.p + skip, origin.n - skip}, name = host_part(authority);
+    struct str authority = {origin.p + skip, origin.n - skip}, name = gate_host_part(authority);
     if (!name.p)
         return false;
     if (is_ours(cfg, name))
@@ -89,18 +89,27 @@ bool gate_origin_ok(const struct config *cfg, struct str origin, struct str host
 }
 
 /* ---- the checks ---- */
+int gate_host(const struct config *cfg, struct http_stream *s, struct err *e)
+{
+    struct str host = http_head(s)->host;
+    if (gate_host_ok(cfg, host))
+        return 0;
+    return err_set(e, E_DENIED, "this server is not called '%.*s'",
+                   (int)(host.n > 100 ? 100 : host.n), host.p ? host.p : "");
+}
+
 int gate_site(const struct config *cfg, struct http_stream *s, enum about *about, struct err *e)
 {
     struct str host = http_head(s)->host, origin = http_req_header(s, "Origin");
     *about = ABOUT_HOST;
-    if (!gate_host_ok(cfg, host))
-        return err_set(e, E_DENIED, "'%.*s' is not a name of this server", (int)(host.n > 100 ? 100 : host.n), host.p ? host.p : "");
+    if (gate_host(cfg, s, e))
+        return -1;
     *about = ABOUT_ORIGIN;
     if (origin.p && (http_head_count(http_head(s), "Origin") > 1 || !gate_origin_ok(cfg, origin, host)))
         return err_set(e, E_DENIED, "pages from '%.*s' may not call this server", (int)(origin.n > 100 ? 100 : origin.n), origin.p);
     bool reads = http_is(s, "GET") || http_is(s, "HEAD") || http_is(s, "OPTIONS");
     if (!reads && str_ieqz(http_req_header(s, "Sec-Fetch-Site"), "cross-site"))
-        return err_set(e, E_DENIED, "a page from another site may not change anything here");
+        return err_set(e, E_DENIED, "pages from other sites may not change anything here");
     return 0;
 }
 
@@ -128,6 +137,6 @@ int gate_caller(struct core *c, struct http_stream *s, struct err *e)
     if (!key.p || !key.n)
         return err_set(e, E_UNAUTHENTICATED, "this needs an API key");
     if (!auth_check(c, key))
-        return err_set(e, E_UNAUTHENTICATED, "the API key is not known here, or was revoked");
+        return err_set(e, E_UNAUTHENTICATED, "the API key is unknown or was revoked");
     return 0;
 }

@@ -10,16 +10,18 @@
 #include "api/problem.h"
 #include "base/err.h"
 #include "base/str.h"
-#include "core/config.h"
+#include "core/host/config.h"
 #include "http/stream.h"
 #include <stdbool.h>
 
 struct core;
 bool gate_host_ok(const struct config *cfg, struct str authority /* host[:port] */);
-bool gate_host_literal(struct str host); /* an address, no name */
+bool gate_host_literal(struct str host);         /* an address, not a name */
+struct str gate_host_part(struct str authority); /* without the port; p == NULL: malformed */
 bool gate_origin_ok(const struct config *cfg, struct str origin, struct str host /* of the request */);
 struct str gate_key(struct http_stream *s); /* what the client sent as its key; p == NULL if nothing */
 
+int gate_host(const struct config *cfg, struct http_stream *s, struct err *e); /* Host */
 int gate_site(const struct config *cfg, struct http_stream *s, enum about *about, struct err *e);  /* Host and Origin */
 const char *gate_tenant(struct core *c, struct http_stream *s); /* the name of the caller's key; "": none was needed. Borrowed */
 int gate_caller(struct core *c, struct http_stream *s, struct err *e);                              /* socket peer or key */

@@ -1,5 +1,4 @@
 #include "api/params.h"
-#include "api/schema.h"
 #include "http/uri.h"
 #include <stdlib.h>
 
@@ -97,17 +96,6 @@ int param_text(struct http_stream *s, const char *key, size_t max, struct buf *b
     return 0;
 }
 
-int param_path(struct http_stream *s, const char *key, struct buf *b, const char **ret, struct err *e)
-{
-    const char *t = param_str(s, key, b);
-    if (!t || !*t)
-        return err_set(e, E_INVALID, "%s: missing; the query needs %s=PATH", key, key);
-    if (b->n > PARAM_PATH_MAX)
-        return err_set(e, E_INVALID, "%s: at most %d bytes", key, PARAM_PATH_MAX);
-    *ret = t;
-    return 0;
-}
-
 int param_u64(struct http_stream *s, const char *key, uint64_t min, uint64_t max, uint64_t def, uint64_t *ret, struct err *e)
 {
     auto_buf b = {0};
@@ -140,17 +128,18 @@ int param_bool(struct http_stream *s, const char *key, bool def, bool *ret, stru
     return 0;
 }
 
-int param_mode(struct http_stream *s, const char *key, uint32_t def, uint32_t *ret, struct err *e)
+/* KEY of family.KEY and of family[KEY], which is how OpenAPI clients write an object */
+static bool family_key(struct str name, const char *family, struct str *ret)
 {
-    auto_buf b = {0};
-    const char *t = param_str(s, key, &b);
-    *ret = def;
-    if (t && mode_parse(str_of(t), ret))
-        return err_set(e, E_INVALID, "%s: must be octal, 0 … 7777", key);
-    return 0;
+    size_t n = strlen(family);
+    if (!str_starts(name, family) || name.n < n + 2 || (name.p[n] != '.' && name.p[n] != '['))
+        return false;
+    bool bracket = name.p[n] == '[';
+    *ret = (struct str){name.p + n + 1, name.n - n - 1 - bracket};
+    return !bracket || name.p[name.n - 1] == ']';
 }
 
-int param_map(struct http_stream *s, const char *prefix, bool env, struct kv *ret, struct err *e)
+int param_map(struct http_stream *s, const char *family, bool env, struct kv *ret, struct err *e)
 {
     struct str rest = http_query(s), k, v;
     while (query_next(&rest, &k, &v)) {
@@ -158,29 +147,18 @@ int param_map(struct http_stream *s, const char *prefix, bool env, struct kv *re
         if (!uri_decode(k, true, &key) || !uri_decode(v, true, &value))
             return err_set(e, E_INVALID, "the query has a broken %%-escape");
         struct str name = {key.p ? key.p : "", key.n}, text = {value.p ? value.p : "", value.n};
-        if (!str_starts(name, prefix))
+        if (!family_key(name, family, &name))
             continue;
-        name.p += strlen(prefix), name.n -= strlen(prefix);
         if (env ? env_check(name, text, e) : meta_check(name, text, e))
             return -1;
         if (ret->n >= (env ? PARAM_ENV_MAX : PARAM_META_MAX))
-            return err_set(e, E_TOO_LARGE, "%s*: at most %d entries", prefix, env ? PARAM_ENV_MAX : PARAM_META_MAX);
+            return err_set(e, E_TOO_LARGE, "%s: at most %d entries", family, env ? PARAM_ENV_MAX : PARAM_META_MAX);
         kv_set(ret, name, text);
     }
     return 0;
 }
 
 /* ---- members of a body ---- */
-struct json *body_parse(const char *p, size_t n, const char *schema, struct err *e)
-{
-    struct json *j = n ? json_parse_obj(p, n, e) : json_parse_obj("{}", 2, e);
-    if (j && schema_only(j, schema, e)) {
-        json_free(j);
-        return NULL;
-    }
-    return j;
-}
-
 static int string_map(struct json *obj, const char *key, size_t max, int (*check)(struct str, struct str, struct err *), struct kv *ret,
                       struct err *e)
 {
@@ -202,82 +180,3 @@ static int string_map(struct json *obj, const char *key, size_t max, int (*check
 
 int body_env(struct json *obj, const char *key, struct kv *ret, struct err *e) { return string_map(obj, key, PARAM_ENV_MAX, env_check, ret, e); }
 int body_meta(struct json *obj, const char *key, struct kv *ret, struct err *e) { return string_map(obj, key, PARAM_META_MAX, meta_check, ret, e); }
-
-static int arg_check(const char *key, struct str v, struct err *e)
-{
-    if (v.n < PARAM_ARG_MAX)
-        return 0;
-    return err_set(e, E_TOO_LARGE, "%s: one argument may have %d bytes; send more through stdin or a file", key, PARAM_ARG_MAX - 1);
-}
-
-int body_argv(struct json *obj, const char *key, char ***ret, struct err *e)
-{
-    struct json *j = json_get(obj, key);
-    struct str v;
-    if (!j)
-        return err_set(e, E_INVALID, "%s: missing; an array of strings, or a string for /bin/bash -c", key);
-    size_t n = json_len(j);
-    if (json_kind(j) == JSON_STR) {
-        if (json_to_str(j, &v, e) || arg_check(key, v, e))
-            return -1;
-        char **argv = xcalloc(4, sizeof *argv);
-        argv[0] = (char *)(uintptr_t)"/bin/bash", argv[1] = (char *)(uintptr_t)"-c", argv[2] = (char *)(uintptr_t)v.p;
-        *ret = argv;
-        return 0;
-    }
-    if (json_kind(j) != JSON_ARR)
-        return json_fail(j, e, "must be an array of strings, or a string");
-    if (!n)
-        return json_fail(j, e, "must not be empty");
-    if (n > PARAM_ARGS_MAX)
-        return err_set(e, E_TOO_LARGE, "%s: at most %d arguments", key, PARAM_ARGS_MAX);
-    char **argv = xcalloc(n + 1, sizeof *argv);
-    for (size_t i = 0; i < n; i++) {
-        if (json_to_str(json_at(j, i), &v, e) || arg_check(key, v, e) || (!i && !v.n && json_fail(json_at(j, i), e, "must not be empty"))) {
-            free(argv);
-            return -1;
-        }
-        argv[i] = (char *)(uintptr_t)v.p;
-    }
-    *ret = argv;
-    return 0;
-}
-
-int body_text(struct json *obj, const char *key, size_t max, const char **ret, bool required, struct err *e)
-{
-    struct str v = {0};
-    *ret = NULL;
-    if (json_str(obj, key, &v, required, e))
-        return -1;
-    if (!v.p)
-        return 0;
-    if (!v.n)
-        return err_set(e, E_INVALID, "%s: must not be empty", key);
-    if (v.n > max)
-        return err_set(e, E_INVALID, "%s: at most %zu bytes", key, max);
-    if (max < PARAM_PATH_MAX && !plain(v)) /* paths may hold anything but NUL */
-        return err_set(e, E_INVALID, "%s: control characters are not allowed", key);
-    *ret = v.p;
-    return 0;
-}
-
-int body_name(struct json *obj, const char *key, const char **ret, bool required, struct err *e)
-{
-    struct str v = {0};
-    *ret = NULL;
-    if (json_str(obj, key, &v, required, e))
-        return -1;
-    if (v.p && !name_ok(v))
-        return err_set(e, E_INVALID, "%s: must match ^[a-z0-9][a-z0-9-]{0,62}$", key);
-    *ret = v.p;
-    return 0;
-}
-
-int body_winsize(struct json *obj, unsigned *cols, unsigned *rows, struct err *e)
-{
-    int64_t c, r;
-    if (json_i64(obj, "cols", 1, 4096, 80, &c, e) || json_i64(obj, "rows", 1, 4096, 24, &r, e))
-        return -1;
-    *cols = (unsigned)c, *rows = (unsigned)r;
-    return 0;
-}

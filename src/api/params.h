@@ -5,7 +5,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/str.h"
-#include "core/kv.h"
+#include "json/kv.h"
 #include "http/stream.h"
 #include "json/read.h"
 
@@ -16,26 +16,19 @@
 #define PARAM_META_MAX  64
 #define PARAM_META_VALUE_MAX 4096
 #define PARAM_PATH_MAX  4096
+#define PARAM_WINDOW_MAX     4096 /* columns or rows of a terminal */
 
 /* -- the query; absent: def. b gets the decoded text, the result points into it -- */
 const char *param_str(struct http_stream *s, const char *key, struct buf *b);                /* NULL if absent, else NUL-terminated */
 int param_text(struct http_stream *s, const char *key, size_t max, struct buf *b, const char **ret, struct err *e); /* absent or empty: NULL */
-int param_path(struct http_stream *s, const char *key, struct buf *b, const char **ret, struct err *e); /* required */
 int param_u64(struct http_stream *s, const char *key, uint64_t min, uint64_t max, uint64_t def, uint64_t *ret, struct err *e);
 int param_bool(struct http_stream *s, const char *key, bool def, bool *ret, struct err *e);  /* 1 0 true false */
-int param_mode(struct http_stream *s, const char *key, uint32_t def, uint32_t *ret, struct err *e);
-/* prefix.KEY=VALUE pairs. env: names and sizes as for body_env; else as for metadata. */
-int param_map(struct http_stream *s, const char *prefix, bool env, struct kv *ret, struct err *e);
+/* family.KEY=VALUE pairs, or family[KEY]=VALUE. env: names and sizes as for body_env; else as for metadata. */
+int param_map(struct http_stream *s, const char *family, bool env, struct kv *ret, struct err *e);
 
 /* -- members of a body -- */
-struct json *body_parse(const char *p, size_t n, const char *schema, struct err *e); /* empty: {}; other members than the schema's are refused */
 int body_env(struct json *obj, const char *key, struct kv *ret, struct err *e);
 int body_meta(struct json *obj, const char *key, struct kv *ret, struct err *e);
-/* argv array, or a string for /bin/bash -c. The array is the caller's (free), its strings belong to the tree. */
-int body_argv(struct json *obj, const char *key, char ***ret, struct err *e);
-int body_text(struct json *obj, const char *key, size_t max, const char **ret, bool required, struct err *e); /* not empty; absent: NULL */
-int body_name(struct json *obj, const char *key, const char **ret, bool required, struct err *e);
-int body_winsize(struct json *obj, unsigned *cols, unsigned *rows, struct err *e); /* members cols and rows, 1 … 4096 */
 
 /* -- grammars -- */
 bool env_key_ok(struct str k);                       /* ^[A-Za-z_][A-Za-z0-9_]*$ */

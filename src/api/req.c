@@ -1,6 +1,35 @@
 #include "api/req.h"
 #include <stdlib.h>
 
+/* ---- what the API keeps with a stream ---- */
+struct call {
+    const struct dialect *dialect;
+    struct buf out;
+    struct jw w;
+};
+
+static void call_free(void *arg)
+{
+    struct call *c = arg;
+    buf_free(&c->out);
+    free(c);
+}
+
+static struct call *call_of(struct http_stream *s)
+{
+    struct call *c = http_data(s);
+    if (!c) {
+        c = xcalloc(1, sizeof *c);
+        http_set_data(s, c);
+        http_on_free(s, call_free);
+    }
+    return c;
+}
+
+const struct dialect *api_dialect(struct http_stream *s) { return call_of(s)->dialect; }
+void api_speak(struct http_stream *s, const struct dialect *d) { call_of(s)->dialect = d; }
+
+/* ---- requests ---- */
 static void on_cancel(struct http_stream *s, void *arg)
 {
     (void)s;
@@ -12,6 +41,7 @@ void *req_new(struct api *a, struct http_stream *s, size_t size, void (*fini)(vo
     struct req *r = xcalloc(1, size);
     r->api = a;
     r->s = http_ref(s);
+    r->dialect = api_dialect(s);
     r->fini = fini;
     return r;
 }
@@ -52,7 +82,7 @@ void req_end(struct req *r)
 
 void req_fail(struct req *r, const struct err *e, enum about about)
 {
-    problem_about(r->s, e, about);
+    r->dialect->fail(r->s, e, about);
     req_end(r);
 }
 
@@ -65,6 +95,31 @@ void req_none(struct req *r, const struct err *e, enum about about)
         return;
     }
     reply_none(r->s);
+    req_end(r);
+}
+
+void req_settle(struct req *r, int rc, const struct err *e, enum about about)
+{
+    if (!rc)
+        return;
+    if (req_back(r)) /* the callback will not fire */
+        req_fail(r, e, about);
+}
+
+/* ---- replies ---- */
+struct jw *reply_begin(struct http_stream *s)
+{
+    struct call *c = call_of(s);
+    c->out.n = 0;
+    jw_init(&c->w, &c->out);
+    return &c->w;
+}
+
+void reply_send(struct http_stream *s, int status) { reply_json(s, status, &call_of(s)->out); }
+
+void req_send(struct req *r, int status)
+{
+    reply_send(r->s, status);
     req_end(r);
 }
 

@@ -1,19 +1,41 @@
-/* A route of the API with what the OpenAPI document says about it: one row,
- * two uses, so the document cannot list a route that does not exist. */
+/* A route of the API with all that is said about it: one row makes the router's entry, the OpenAPI operation and the
+ * section in docs/api.md, so no document lists a route that does not exist. */
 #pragma once
+#include "api/fields.h"
 #include "http/router.h"
 
 enum { ROUTE_OPEN = 1 /* no key needed */, ROUTE_SOCKET = 2 /* unix socket only */,
        ROUTE_WAKE = 4 /* needs the sandbox {id} awake: waits for a pause or resume under way, resumes it if it asked for that */ };
 
+enum answer_kind {
+    ANSWER_NONE,
+    ANSWER_JSON,
+    ANSWER_LINES /* NDJSON */,
+    ANSWER_EVENTS /* SSE */,
+    ANSWER_BYTES,
+    ANSWER_TEXT,
+    ANSWER_SOCKET
+};
+struct api_answer {
+    int status;
+    enum answer_kind kind;
+    const struct shape *of; /* the object, or that of each line or event */
+};
+
 struct api_route {
     const char *method, *pattern;
     http_handler *fn;      /* arg: struct api * */
     unsigned flags;
-    const char *id, *summary;
-    const char *query;     /* parameters, as a member list of api/schema.h; NULL: none. "x.*" is a family */
-    const char *body;      /* schema, "bytes", "form", or NULL */
-    /* One or more of { status [ what { "|" what } ] } separated by ";". what: a schema (JSON), "lines" and a schema (NDJSON),
-     * "events" (SSE), "bytes", "text", "socket" (WebSocket). */
-    const char *reply;
+    const char *tag, *id, *summary;
+    const struct shape *query, *body; /* NULL: none */
+    struct api_answer answer[4];      /* status 0 ends them */
+    const char *more;                 /* further sentences; NULL: the summary says it all */
+    const char *ex_query, *ex_body;   /* an example; NULL: without */
+};
+/* All of them, with what stands in braces in their patterns. */
+struct api_table {
+    const struct api_route *routes;
+    size_t n;
+    const struct shape *captures, *problem;
+    const char *const *tags;
 };

@@ -9,7 +9,7 @@
 #pragma once
 #include "api/req.h"
 #include "base/buf.h"
-#include "core/files.h"
+#include "core/sandbox/files.h"
 
 struct gzip;
 struct sending {

@@ -24,6 +24,57 @@ static const struct { const char *name; int http, exit, retryable; } table[E_COD
 };
 /* clang-format on */
 
+static const char *const whys[REASON_MAX] = {
+    [REASON_NONE] = "",
+    [REASON_NO_SANDBOX] = "unknown_sandbox",
+    [REASON_NO_TEMPLATE] = "unknown_template",
+    [REASON_NO_SNAPSHOT] = "unknown_snapshot",
+    [REASON_NO_VOLUME] = "unknown_volume",
+    [REASON_NO_SECRET] = "unknown_secret",
+    [REASON_NO_KEY] = "unknown_key",
+    [REASON_NO_PROCESS] = "unknown_process",
+    [REASON_NO_FILE] = "unknown_file",
+    [REASON_NO_CONTEXT] = "unknown_context",
+    [REASON_NO_ROUTE] = "unknown_route",
+    [REASON_PROGRAM_MISSING] = "program_missing",
+    [REASON_PROGRAM_DENIED] = "program_not_executable",
+    [REASON_CWD_MISSING] = "cwd_missing",
+    [REASON_STEP_FAILED] = "step_failed",
+    [REASON_AGENT_SILENT] = "agent_silent",
+    [REASON_TRUST_STORE] = "trust_store",
+    [REASON_DISK_FULL] = "disk_full",
+    [REASON_FILE_DENIED] = "file_denied",
+    [REASON_FILE_LARGE] = "file_too_large",
+    [REASON_PAUSED] = "sandbox_paused",
+    [REASON_FAILED] = "sandbox_failed",
+    [REASON_ENDED] = "sandbox_ended",
+    [REASON_BUSY] = "sandbox_busy",
+    [REASON_NAME_TAKEN] = "name_taken",
+    [REASON_TEMPLATE_USED] = "template_in_use",
+    [REASON_VOLUME_USED] = "volume_in_use",
+    [REASON_NO_MEMORY] = "no_memory",
+    [REASON_BAD_VALUE] = "bad_value",
+    [REASON_BAD_POLICY] = "bad_policy",
+    [REASON_BAD_RECIPE] = "bad_recipe",
+    [REASON_BAD_HOST] = "bad_host",
+    [REASON_BAD_ORIGIN] = "bad_origin",
+    [REASON_SOCKET_ONLY] = "socket_only",
+    [REASON_API_KEY] = "api_key",
+    [REASON_TOO_LARGE] = "too_large",
+    [REASON_HOST_CANNOT] = "host_cannot",
+    [REASON_PRESET] = "preset",
+    [REASON_LIMIT] = "limit",
+    [REASON_TRY_AGAIN] = "try_again",
+    [REASON_TIMEOUT] = "timeout",
+    [REASON_INTERNAL] = "internal",
+    [REASON_GUEST_BOOT] = "guest_boot",
+    [REASON_NO_LANGUAGE] = "unknown_language",
+    [REASON_CONTEXT_LIMIT] = "context_limit",
+    [REASON_ISOLATE_LANGUAGE] = "isolate_language",
+    [REASON_ISOLATE_ENDED] = "isolate_ended",
+    [REASON_ISOLATE_BUSY] = "isolate_busy",
+};
+
 static unsigned idx(enum err_code c) { return (unsigned)c < E_CODE_MAX ? (unsigned)c : (unsigned)E_INTERNAL; }
 const char *err_name(enum err_code c) { return table[idx(c)].name; }
 int err_http(enum err_code c) { return table[idx(c)].http; }
@@ -36,6 +87,16 @@ enum err_code err_from_name(const char *s)
         if (!strcmp(table[i].name, s))
             return (enum err_code)i;
     return E_INTERNAL;
+}
+
+const char *err_why_name(enum err_why why) { return (unsigned)why < REASON_MAX ? whys[why] : ""; }
+
+enum err_why err_why_from_name(const char *s)
+{
+    for (unsigned i = REASON_NONE + 1; i < REASON_MAX; i++)
+        if (!strcmp(whys[i], s))
+            return (enum err_why)i;
+    return REASON_NONE;
 }
 
 enum err_code err_from_errno(int sys)
@@ -76,6 +137,7 @@ int err_vset(struct err *e, enum err_code c, const char *fmt, va_list ap)
         return -1;
     e->code = c;
     e->sys = 0;
+    e->why = REASON_NONE;
     (void)vsnprintf(e->msg, sizeof e->msg, fmt, ap);
     return -1;
 }
@@ -89,6 +151,22 @@ int err_set(struct err *e, enum err_code c, const char *fmt, ...)
     return -1;
 }
 
+int err_because(struct err *e, enum err_why why)
+{
+    if (e)
+        e->why = (uint16_t)why;
+    return -1;
+}
+
+int err_why(struct err *e, enum err_why why, enum err_code c, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    err_vset(e, c, fmt, ap);
+    va_end(ap);
+    return err_because(e, why);
+}
+
 int err_sys(struct err *e, int sys, const char *fmt, ...)
 {
     if (!e)
@@ -97,7 +175,7 @@ int err_sys(struct err *e, int sys, const char *fmt, ...)
     va_start(ap, fmt);
     err_vset(e, err_from_errno(sys), fmt, ap);
     va_end(ap);
-    e->sys = sys;
+    e->sys = (int16_t)sys;
     size_t n = strlen(e->msg);
     (void)snprintf(e->msg + n, sizeof e->msg - n, ": %s", strerror(sys));
     return -1;

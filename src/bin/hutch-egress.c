@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/version.h"
 #include "crypto/tls.h"
 #include "crypto/x509.h"
 #include "gate/gate.h"
@@ -80,7 +81,7 @@ static int take_lock(const struct options *o, struct err *e)
     if (fd < 0)
         return err_sys(e, errno, "%s", path);
     if (flock(fd, LOCK_EX | LOCK_NB))
-        return err_set(e, E_CONFLICT, "another hutch-egress serves %s", o->run);
+        return err_set(e, E_CONFLICT, "another hutch-egress is serving %s", o->run);
     return take_fd(&fd);
 }
 static int listen_control(const struct options *o, struct err *e)
@@ -112,7 +113,7 @@ static void host_resolvers(struct options *o)
     if (text)
         o->nresolvers = resolv_conf_parse(text, o->resolver, RESOLVERS_MAX);
     if (!o->nresolvers)
-        log_warn("no resolver is known: the names of sandboxes will not resolve until one is configured");
+        log_warn("no DNS resolver is configured: names will not resolve in sandboxes until there is one");
 }
 static struct tls_trust *host_trust(const struct options *o, struct err *e)
 {
@@ -123,7 +124,7 @@ static struct tls_trust *host_trust(const struct options *o, struct err *e)
     if (o->ca_file)
         files[n++] = o->ca_file;
     if (!n)
-        log_warn("the host has no certificate bundle: nothing that needs interception can be reached");
+        log_warn("the host has no certificate bundle: hosts that need interception cannot be reached");
     return tls_trust_new(files, n, e);
 }
 /* One handshake with ourselves, so that libcrypto has loaded all it loads late while it still can. */
@@ -143,7 +144,7 @@ static int warm_up(struct tls_trust *trust, struct err *e)
         if (tls_take(srv, &back))
             tls_feed(cli, back.p, back.n);
     }
-    int rc = cli && tls_error(cli) ? 0 : cli ? err_set(e, E_INTERNAL, "libssl trusts a certificate nobody signed") : -1;
+    int rc = cli && tls_error(cli) ? 0 : cli ? err_set(e, E_INTERNAL, "libssl trusts an unsigned certificate") : -1;
     tls_free(cli), tls_free(srv);
     tls_ca_free(ca);
     return rc;
@@ -217,14 +218,14 @@ int main(int argc, char **argv)
     struct options o = {0};
     struct err e = {0};
     if (argc == 2 && !strcmp(argv[1], "--version")) {
-        printf("hutch-egress %s\n", HUTCH_VERSION);
+        printf("hutch-egress %s\n", version_full);
         return 0;
     }
     if (!parse(argc, argv, &o))
         return usage();
     log_init("hutch-egress", LOG_INFO);
     if (geteuid()) {
-        log_error("hutch-egress must be started as root (it gives root up before it serves)");
+        log_error("hutch-egress must be started as root (it drops root before it serves)");
         return err_exit(E_DENIED);
     }
     if (serve(&o, &e)) {

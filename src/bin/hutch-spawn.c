@@ -6,6 +6,7 @@
  * it has given up root by then. docs/decisions/022-spawner-watched.md */
 #include "base/log.h"
 #include "base/str.h"
+#include "base/version.h"
 #include "jail/sys.h"
 #include "spawn/server.h"
 #include "spawn/starter.h"
@@ -48,10 +49,10 @@ static void watch(int starter)
         if (WIFEXITED(status)) /* as it was told to, or with a reason that starting it again does not mend */
             exit(WEXITSTATUS(status));
         quick = time(NULL) - begun < QUICK_S ? quick + 1 : 0;
-        (void)fprintf(stderr, "hutch-spawn: ended by signal %d%s\n", WTERMSIG(status), quick < QUICK_MAX ? ", starting it again" : " again and again: giving up");
+        (void)fprintf(stderr, "hutch-spawn: killed by signal %d%s\n", WTERMSIG(status), quick < QUICK_MAX ? ", starting it again" : " again and again: giving up");
         if (quick == QUICK_MAX) {
             struct err e;
-            (void)err_set(&e, E_INTERNAL, "ended by signal %d again and again", WTERMSIG(status));
+            (void)err_set(&e, E_INTERNAL, "killed by signal %d again and again", WTERMSIG(status));
             spawn_tell(starter, &e);
             exit(1);
         }
@@ -59,11 +60,32 @@ static void watch(int starter)
     }
 }
 
+#define SYNOPSIS \
+    "usage: hutch-spawn [--watch] --home DIR --run DIR --share DIR --bin DIR [--allow-uid N] [--egress-uid N] [--starter FD]\n" \
+    "       hutch-spawn --try\n"
 static int usage(void)
 {
-    (void)fprintf(stderr, "usage: hutch-spawn [--watch] --home DIR --run DIR --share DIR --bin DIR [--allow-uid N] [--egress-uid N] [--starter FD]\n       hutch-spawn --try\n");
+    (void)fputs(SYNOPSIS, stderr);
     return 64;
 }
+
+static const char man[] =
+    ".TH HUTCH\\-SPAWN 8 \"\" \"hutch " HUTCH_VERSION "\" \"System administration\"\n"
+    ".SH NAME\nhutch\\-spawn \\- the part of hutch that stays root\n"
+    ".SH SYNOPSIS\n.B hutch\\-spawn\n[\\-\\-watch] \\-\\-home DIR \\-\\-run DIR \\-\\-share DIR \\-\\-bin DIR "
+    "[\\-\\-allow\\-uid N] [\\-\\-egress\\-uid N]\n.br\n.B hutch\\-spawn\n\\-\\-try\n"
+    ".SH DESCRIPTION\n.B hutch\\-spawn\nmakes namespaces, mounts and control groups and starts what runs in them.\n"
+    ".BR hutchd (8)\nstarts it; nobody else has to.\nIt takes requests from that daemon only, from a closed list, over a socket.\n"
+    "It outlives the daemon, so that sandboxes survive an upgrade, and ends with `hutch down`.\n"
+    "Its log is log/spawn.log in the home.\n"
+    ".SH OPTIONS\n.TP\n.B \\-\\-watch\nStart it again when a signal ended it.\n"
+    ".TP\n.BI \\-\\-home \" DIR\"\nState of the daemon.\n.TP\n.BI \\-\\-run \" DIR\"\nSockets and locks.\n"
+    ".TP\n.BI \\-\\-share \" DIR\"\nSeccomp profiles and tools.\n.TP\n.BI \\-\\-bin \" DIR\"\nThe other programs of hutch.\n"
+    ".TP\n.BI \\-\\-allow\\-uid \" N\"\nThe user id that may send requests.\n"
+    ".TP\n.BI \\-\\-egress\\-uid \" N\"\nThe user id of the network gate.\n"
+    ".TP\n.B \\-\\-try\nSay whether this host allows the mounts that sandboxes need, and exit.\n"
+    ".TP\n.B \\-\\-version\nPrint the version.\n"
+    ".SH SEE ALSO\n.BR hutchd (8),\n.BR hutch (1)\n";
 
 /* For `hutchd --doctor`, which has no spawner to ask: features as SP_HELLO gives them, or why not. */
 static int try_mounts(void)
@@ -90,7 +112,15 @@ int main(int argc, char **argv)
     bool watched = argc > 1 && !strcmp(argv[1], "--watch");
     argc -= watched, argv += watched;
     if (argc == 2 && !strcmp(argv[1], "--version")) {
-        printf("hutch-spawn %s\n", HUTCH_VERSION);
+        printf("hutch-spawn %s\n", version_full);
+        return 0;
+    }
+    if (argc == 2 && !strcmp(argv[1], "--man")) {
+        (void)fputs(man, stdout);
+        return 0;
+    }
+    if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
+        (void)fputs(SYNOPSIS "hutchd starts it; see hutch-spawn(8).\n", stdout);
         return 0;
     }
     if (argc == 2 && !strcmp(argv[1], "--try"))

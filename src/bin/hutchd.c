@@ -3,15 +3,21 @@
  *
  *   hutchd              run in the foreground (the CLI's `up` puts it behind)
  *   hutchd --doctor     report on this host as JSON and exit
+ *   hutchd --settings   the table of settings (Markdown; =conf: a file to edit)
  *   hutchd --doors      every route and port that is served here, and what it asks for (docs/doors.md) */
 #include "api/api.h"
-#include "backend/vm/kvmprobe.h"
+#include "tier/vm/kvmprobe.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/notify.h"
+#include "base/roff.h"
+#include "base/version.h"
 #include "core/core.h"
-#include "core/tenant.h"
+#include "core/doctor.h"
+#include "core/host/settings.h"
+#include "core/host/tenant.h"
 #include "http/server.h"
 #include "json/write.h"
 #include "loop/job.h"
@@ -95,11 +101,11 @@ static int drop_root(struct config *cfg, struct err *e)
     gid_t gid = (gid_t)cfg->uid;
     int bin = open(cfg->bin, O_PATH | O_DIRECTORY | O_CLOEXEC), share = open(cfg->share, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (setgroups(0, NULL) || setresgid(gid, gid, gid) || setresuid(cfg->uid, cfg->uid, cfg->uid))
-        return err_sys(e, errno, "giving up root");
+        return err_sys(e, errno, "dropping root");
     keep_in_reach(cfg->bin, sizeof cfg->bin, bin);
     keep_in_reach(cfg->share, sizeof cfg->share, share);
     if (access(cfg->home, W_OK | X_OK))
-        return err_set(e, E_DENIED, "uid %u cannot reach %s: make its parent folders searchable, or set HUTCH_UID", (unsigned)cfg->uid, cfg->home);
+        return err_set(e, E_DENIED, "uid %u cannot reach %s: make its parent directories searchable, or set HUTCH_UID", (unsigned)cfg->uid, cfg->home);
     (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     return 0;
 }
@@ -122,7 +128,7 @@ static void print_doctor(const struct config *cfg)
         jw_kv_str(&w, "status", checks[i].status);
         jw_kv_str(&w, "found", checks[i].found);
         jw_kv_str(&w, "lost", checks[i].lost);
-        jw_kv_str(&w, "mend", checks[i].mend);
+        jw_kv_str(&w, "fix", checks[i].fix);
         jw_end(&w);
     }
     jw_end(&w);
@@ -157,6 +163,7 @@ static void begin_stop(struct daemon *d, bool keep)
     if (d->stopping)
         return;
     d->stopping = true;
+    notify_send("STOPPING=1");
     log_info("stopping%s", keep ? ", leaving the sandboxes running" : "");
     if (d->http)
         http_server_stop(d->http, 2 * NS_PER_S, http_stopped, d);
@@ -164,7 +171,7 @@ static void begin_stop(struct daemon *d, bool keep)
 }
 static void on_term(void *arg) { begin_stop(arg, true); }  /* an upgrade or a supervisor: sandboxes stay */
 static void on_intr(void *arg) { begin_stop(arg, false); } /* a person at a terminal */
-static void on_hup(void *arg) { tenants_reload(((struct daemon *)arg)->core); }
+static void on_hup(void *arg) { core_reload_tenants(((struct daemon *)arg)->core); }
 static void on_shutdown(void *arg, bool keep) { begin_stop(arg, keep); }
 
 static void recovered(void *arg, const struct err *e)
@@ -191,6 +198,7 @@ static void recovered(void *arg, const struct err *e)
     (void)http_listen_fd(d->http, d->listener); /* the second of eight */
     d->listener = -1;
     spawn_lease_keep(&d->lease);
+    notify_send("READY=1");
     log_info("listening on %s (port %d) and %s", d->cfg.listen, port, sock);
 }
 
@@ -210,7 +218,7 @@ static int listen_early(struct daemon *d, struct err *e)
         return 0;
     if (e->sys != EADDRINUSE)
         return err_wrap(e, "HUTCH_LISTEN");
-    char by[160] = "by a process that cannot be seen from here", home[96];
+    char by[160] = "by a process that is not visible from here", home[96];
     if (!holder_find(d->cfg.listen, &who)) {
         bool ours = !strcmp(who.name, "hutchd") && !holder_env(&who, "HUTCH_HOME", home, sizeof home);
         (void)snprintf(by, sizeof by, "by %s, pid %d%s%s", who.name, (int)who.pid, ours ? ", with the home " : "", !ours ? "" : *home ? home : "that is the default");
@@ -224,7 +232,7 @@ static int start(struct daemon *d, struct err *e)
     struct spawn_conf sc = {cfg->home, cfg->run, cfg->share, cfg->bin, cfg->uid, cfg->egress_uid};
     bool found;
     if (geteuid()) /* it would only see what is in its way, not why */
-        return err_set(e, E_DENIED, "hutchd must be started as root (it starts hutch-spawn, then gives root up)");
+        return err_set(e, E_DENIED, "hutchd must be started as root (it starts hutch-spawn, then drops root)");
     /* do not reorder: whoever else lives on this host is found out before anything is changed */
     if (listen_early(d, e) || spawn_find(&sc, &found, e) || prepare_dirs(cfg, e))
         return -1;
@@ -236,34 +244,121 @@ static int start(struct daemon *d, struct err *e)
     return d->core ? 0 : -1;
 }
 
+/* ---- what is answered without a daemon, whatever the settings ---- */
+#define OPTIONS  "[--doctor | --doors | --settings[=conf] | --version | --help]"
+#define SYNOPSIS "hutchd " OPTIONS
+static const struct {
+    const char *name, *help;
+} options[] = {
+    {"--doctor",
+     "Report on this host as JSON: what is there, what is lost without it, how to fix it."},
+    {"--doors", "List every route and port that is served, and what it asks of a caller."},
+    {"--settings", "Print the table of settings as Markdown. With =conf: as a file to edit."},
+    {"--version", "Print the version and the commit it was built from."},
+    {"--help", "Print this."},
+};
+
+static void help(struct buf *b)
+{
+    buf_puts(
+        b,
+        "usage: " SYNOPSIS "\n\n"
+        "The daemon of hutch. Without an option it runs in the foreground; it must be\n"
+        "started as root and gives root up. `hutch up` starts it in the background.\n\noptions:\n");
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        buf_printf(b, "  %-12s %s\n", options[i].name, options[i].help);
+    buf_puts(b, "\nSettings are HUTCH_* variables of the environment, or lines of\n"
+                "/etc/hutch/hutchd.conf; `hutchd --settings` lists them all.\n");
+}
+
+static void man(struct buf *b)
+{
+    buf_puts(
+        b,
+        ".TH HUTCHD 8 \"\" \"hutch " HUTCH_VERSION
+        "\" \"System administration\"\n.SH NAME\nhutchd \\- the daemon of hutch\n.SH SYNOPSIS\n.B hutchd\n");
+    roff_text(b, OPTIONS);
+    buf_puts(
+        b,
+        "\n.SH DESCRIPTION\n"
+        ".B hutchd\nruns code that nobody has read in microVMs, containers and isolates, and serves the HTTP API that\n.BR hutch (1)\n"
+        "and others use.\nIt runs in the foreground, is started as root, starts\n.BR hutch\\-spawn (8)\n"
+        "and then changes to an unprivileged user id.\n.SH OPTIONS\n");
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        buf_puts(b, ".TP\n.B ");
+        roff_text(b, options[i].name);
+        buf_putc(b, '\n');
+        roff_text(b, options[i].help);
+        buf_putc(b, '\n');
+    }
+    buf_puts(
+        b,
+        ".SH SETTINGS\nA setting is a variable of the environment, or a line NAME=VALUE of\n.IR /etc/hutch/hutchd.conf .\nThe environment wins.\n"
+        "That file is for the home it names, or for the default home: a daemon whose environment has another HUTCH_HOME does not read it.\n"
+        "A value that is not allowed stops the start; an unknown name is reported in the log.\n");
+    settings_write(SETTINGS_MAN, b);
+    buf_puts(
+        b,
+        ".SH SIGNALS\n.TP\nSIGTERM\nStop; sandboxes keep running for the next hutchd.\n.TP\nSIGINT\nStop, with all sandboxes.\n"
+        ".TP\nSIGHUP\nRead HUTCH_TENANTS again.\n"
+        ".SH FILES\n.TP\n.I /etc/hutch/hutchd.conf\nSettings.\n.TP\n.I /var/lib/hutch\nState.\n.TP\n.I /run/hutch/hutch.sock\nThe API for this host.\n"
+        ".SH SEE ALSO\n.BR hutch (1),\n.BR hutch\\-spawn (8)\n");
+}
+
+static int answer(int argc, char **argv)
+{
+    auto_buf b = {0};
+    const char *o = argv[1];
+    if (argc > 2)
+        o = "";
+    if (!strcmp(o, "--doors"))
+        api_doors(&b);
+    else if (!strcmp(o, "--settings"))
+        settings_write(SETTINGS_MARKDOWN, &b);
+    else if (!strcmp(o, "--settings=conf"))
+        settings_write(SETTINGS_CONF, &b);
+    else if (!strcmp(o, "--man"))
+        man(&b);
+    else if (!strcmp(o, "--version"))
+        buf_printf(&b, "hutchd %s\n", version_full);
+    else if (!strcmp(o, "--help") || !strcmp(o, "-h"))
+        help(&b);
+    else {
+        (void)fprintf(stderr, "hutchd: unknown option '%s'\nusage: " SYNOPSIS "\n",
+                      argv[argc > 2 ? 2 : 1]);
+        return err_exit(E_INVALID);
+    }
+    (void)fputs(b.p, stdout);
+    return fflush(stdout) ? 1 : 0;
+}
+
 int main(int argc, char **argv)
 {
     struct daemon d = {.listener = -1, .lease = -1};
     struct err e;
+    char file[300];
+    bool doctor = argc == 2 && !strcmp(argv[1], "--doctor");
     log_init("hutchd", LOG_INFO);
     (void)signal(SIGPIPE, SIG_IGN);
-    if (argc > 1 && !strcmp(argv[1], "--doors")) { /* of the program, whatever the settings */
-        auto_buf doors = {0};
-        api_doors(&doors);
-        (void)fputs(doors.p, stdout);
-        return 0;
-    }
+    if (argc > 1 && !doctor)
+        return answer(argc, argv);
+    notify_keep();
+    if (settings_read(file, sizeof file, &e))
+        return die(&e);
+    log_init("hutchd", LOG_INFO); /* HUTCH_LOG may be in the file */
+    if (!doctor)
+        (void)settings_unknown();
     if (config_load(&d.cfg, &e))
         return die(&e);
+    (void)snprintf(d.cfg.key_prefix, sizeof d.cfg.key_prefix, "%s", api_key_prefix());
     if (decide_accel(&d.cfg, &e))
         return die(&e);
-    if (argc > 1 && !strcmp(argv[1], "--doctor")) {
+    if (doctor) {
         print_doctor(&d.cfg);
         return 0;
     }
-    if (argc > 1 && !strcmp(argv[1], "--version")) {
-        puts("hutchd " HUTCH_VERSION);
-        return 0;
-    }
-    if (argc > 1) {
-        err_set(&e, E_INVALID, "usage: hutchd [--doctor|--doors|--version]; settings come from HUTCH_* variables");
-        return die(&e);
-    }
+    log_info("hutchd %s, settings from %s%s", version_full, *file ? file : "the environment",
+             *file ? " and the environment" : "");
     umask(022);
     if (start(&d, &e)) {
         d.status = die(&e);

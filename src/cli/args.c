@@ -7,43 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static int distance(const char *a, const char *b) /* Levenshtein, for short words */
-{
-    enum { MAX = 32 };
-    int n = (int)strlen(a), m = (int)strlen(b), row[MAX + 1];
-    if (n > MAX || m > MAX)
-        return MAX;
-    for (int j = 0; j <= m; j++)
-        row[j] = j;
-    for (int i = 1; i <= n; i++) {
-        int diag = row[0];
-        row[0] = i;
-        for (int j = 1; j <= m; j++) {
-            int up = row[j], best = diag + (a[i - 1] != b[j - 1]);
-            if (up + 1 < best)
-                best = up + 1;
-            if (row[j - 1] + 1 < best)
-                best = row[j - 1] + 1;
-            diag = up;
-            row[j] = best;
-        }
-    }
-    return row[m];
-}
-
-const char *suggest(const char *word, const char *(*at)(const void *arg, int i), const void *arg)
-{
-    const char *best = NULL, *c;
-    int limit = strlen(word) <= 3 ? 1 : strlen(word) <= 6 ? 2 : 3, best_d = limit + 1;
-    for (int i = 0; (c = at(arg, i)); i++) {
-        size_t n = strlen(word);
-        int d = n >= 2 && !strncmp(c, word, n) ? 1 : distance(word, c);
-        if (d < best_d)
-            best = c, best_d = d;
-    }
-    return best;
-}
-
 static const char *opt_at(const void *arg, int i)
 {
     const struct opt *o = arg;
@@ -59,7 +22,57 @@ static const char *cmd_at(const void *arg, int i)
     const struct cmd *const *l = arg;
     return l[i] ? l[i]->name : NULL;
 }
-const char *cmd_suggest(const struct cmd *const *list, const char *name) { return suggest(name, cmd_at, list); }
+/* A guess is typed without thinking: never one that destroys something. */
+const char *cmd_suggest(const struct cmd *const *list, const char *name)
+{
+    static const char *const harm[] = {"kill", "down", "rm", "rollback", "revoke", "distrust"};
+    const char *near = suggest(name, cmd_at, list);
+    for (size_t i = 0; near && i < sizeof harm / sizeof *harm; i++)
+        if (!strcmp(near, harm[i]))
+            return NULL;
+    return near;
+}
+
+/* What people type who know other tools. */
+const char *cmd_foreign(const char *name)
+{
+    static const struct { const char *name, *answer; } words[] = {
+        {"rm", "`hutch kill ID` destroys a sandbox; templates, volumes and snapshots have `rm` of their own"},
+        {"rmi", "`hutch template rm NAME` removes a template"},
+        {"delete", "`hutch kill ID` destroys a sandbox"},
+        {"destroy", "`hutch kill ID` destroys a sandbox"},
+        {"stop", "`hutch pause ID` stops a sandbox and keeps it, `hutch kill ID` destroys it, `hutch down` stops the daemon"},
+        {"start", "`hutch create` starts a sandbox, `hutch resume ID` continues a paused one, `hutch up` starts the daemon"},
+        {"restart", "`hutch pause ID` and then `hutch resume --cold ID` boots a sandbox again"},
+        {"unpause", "`hutch resume ID` continues a paused sandbox"},
+        {"inspect", "`hutch info ID` describes a sandbox"},
+        {"stats", "`hutch top` shows what sandboxes use, `hutch metrics ID` one of them"},
+        {"images", "`hutch template ls` lists templates"},
+        {"build", "`hutch template build NAME -f RECIPE` builds a template"},
+        {"pull", "images are not pulled: `hutch template import NAME FILE` reads one that was saved to a file"},
+        {"push", "`hutch snapshot export NAME` writes a snapshot to a file"},
+        {"load", "`hutch template import NAME FILE` reads an image"},
+        {"save", "`hutch snapshot create ID` keeps the state of a sandbox"},
+        {"commit", "`hutch snapshot create ID` keeps the state of a sandbox"},
+        {"attach", "`hutch sh ID` opens a terminal in a sandbox"},
+        {"ssh", "`hutch sh ID` opens a terminal in a sandbox"},
+        {"shell", "`hutch sh ID` opens a terminal in a sandbox"},
+        {"login", "the client needs no login; set HUTCH_API_KEY to use another machine's daemon"},
+        {"rename", "there is no verb for it: PATCH /v1/sandboxes/ID {\"name\":…}"},
+        {"port", "`hutch url ID PORT` prints the address of a port in a sandbox"},
+        {"prune", "nothing is removed in bulk; `hutch usage` shows what snapshots and paused sandboxes take"},
+        {"system", "`hutch usage` shows what snapshots and paused sandboxes take, `hutch doctor` checks the host"},
+        {"list", "`hutch ls` lists sandboxes"},
+        {"volumes", "`hutch volume ls` lists volumes"},
+        {"templates", "`hutch template ls` lists templates"},
+        {"wait", "`hutch exec ID -- CMD` waits for its command; `hutch events` shows what happens to sandboxes"},
+        {"diff", "`hutch snapshot ls` shows how snapshots descend; there is no list of changed files"},
+    };
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!strcmp(words[i].name, name))
+            return words[i].answer;
+    return NULL;
+}
 
 const struct cmd *cmd_find(const struct cmd *const *list, const char *name)
 {
@@ -170,9 +183,9 @@ int args_parse(const struct cmd *c, int argc, char **argv, struct args *a, struc
     for (; i < argc; i++)
         a->v[a->n++] = argv[i];
     if (a->n < c->min)
-        return err_set(e, E_INVALID, "%s: too few arguments, want: %s", c->name, c->usage);
+        return err_set(e, E_INVALID, "%s: too few arguments; it takes: %s", c->name, c->usage);
     if (c->max >= 0 && a->n > c->max)
-        return err_set(e, E_INVALID, "%s: too many arguments, want: %s", c->name, *c->usage ? c->usage : "none");
+        return err_set(e, E_INVALID, "%s: too many arguments; it takes: %s", c->name, *c->usage ? c->usage : "none");
     return 0;
 }
 
@@ -207,7 +220,7 @@ int args_int(const struct args *a, const char *name, int64_t min, int64_t max, i
     const char *s = args_str(a, name, NULL);
     int64_t v = def;
     if (s && (!str_i64(str_of(s), &v) || v < min || v > max))
-        return err_set(e, E_INVALID, "--%s: want a whole number from %lld to %lld", name, (long long)min, (long long)max);
+        return err_set(e, E_INVALID, "--%s: must be a whole number from %lld to %lld", name, (long long)min, (long long)max);
     *ret = v;
     return 0;
 }
@@ -217,7 +230,7 @@ int args_seconds(const struct args *a, const char *name, int64_t min, int64_t ma
     const char *s = args_str(a, name, NULL);
     int64_t v = def;
     if (s && (!dur_parse(s, &v) || v < min || v > max))
-        return err_set(e, E_INVALID, "--%s: want a duration from %lld to %lld seconds, such as 90, 5m or 1h30m", name, (long long)min,
+        return err_set(e, E_INVALID, "--%s: must be a duration from %lld to %lld seconds, such as 90, 5m or 1h30m", name, (long long)min,
                        (long long)max);
     *ret = v;
     return 0;
@@ -230,6 +243,7 @@ void cmd_help(const struct cmd *c, const char *parent, struct buf *out)
         buf_puts(out, "\n");
         for (const struct cmd *const *s = c->sub; *s; s++)
             buf_printf(out, "  %-24s %s\n", (*s)->name, (*s)->help);
+        buf_printf(out, "\n`hutch %s%s VERB --help` explains one.\n", parent, c->name);
         return;
     }
     buf_puts(out, "\noptions:\n");
@@ -239,5 +253,10 @@ void cmd_help(const struct cmd *c, const char *parent, struct buf *out)
                        o->name, o->arg ? " " : "", o->arg ? o->arg : "");
         buf_printf(out, "  %-30s %s\n", left, o->help);
     }
-    buf_printf(out, "  %-30s %s\n", "-h, --help", "show this");
+    buf_printf(out, "  %-30s %s\n", "-h, --help", "show this help");
+    char name[64];
+    (void)snprintf(name, sizeof name, "%s%s", parent, c->name);
+    const char *const *ex = cmd_examples(name);
+    for (int i = 0; ex && i < 2; i++)
+        buf_printf(out, "%s  hutch %s\n", i ? "" : "\nexamples:\n", ex[i]);
 }

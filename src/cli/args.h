@@ -1,6 +1,7 @@
 /* Option parsing against a const table; no globals, no exit, no output. */
 #pragma once
 #include "base/buf.h"
+#include "base/suggest.h"
 #include "cli/cli.h"
 
 #define ARGS_OPTS_MAX 128 /* option occurrences on one command line */
@@ -24,8 +25,10 @@ int args_int(const struct args *a, const char *name, int64_t min, int64_t max, i
 /* seconds; accepts "90", "90s", "5m", "1h30m", "2d" */
 int args_seconds(const struct args *a, const char *name, int64_t min, int64_t max, int64_t def, int64_t *ret, struct err *e);
 
-/* The closest of n candidates to a word, NULL if none is close. */
-const char *suggest(const char *word, const char *(*at)(const void *arg, int i), const void *arg);
 const struct cmd *cmd_find(const struct cmd *const *list, const char *name);
 const char *cmd_suggest(const struct cmd *const *list, const char *name);
+const char *cmd_foreign(
+    const char *name); /* an answer to a verb of other tools, NULL if it is none */
+const char *const *cmd_examples(
+    const char *name); /* two command lines without "hutch", by "verb" or "noun verb"; examples.c */
 void cmd_help(const struct cmd *c, const char *parent /* "" or "template " */, struct buf *out);

@@ -294,7 +294,7 @@ static void examine(struct cli *x, const struct policy_case *c, struct result *r
     auto_json log = NULL;
     if (scratch(x, c, &sb)) {
         if (c->tenant && x->err.code == E_DENIED)
-            say(r, c, NOT_TRIED, "scratch sandbox", "starts", "another tenant's: the operator can try it, on the host and without a key");
+            say(r, c, NOT_TRIED, "scratch sandbox", "starts", "belongs to another tenant: the operator can try it, on the host and without a key");
         else
             say(r, c, err_name(x->err.code), "scratch sandbox", "starts", x->err.msg);
         return;
@@ -302,7 +302,7 @@ static void examine(struct cli *x, const struct policy_case *c, struct result *r
     const char *id = jget_str(sb, "id", "");
     const char *tenant = jget_str(sb, "tenant", "");
     if (c->tenant && strcmp(tenant, c->tenant) != 0) {
-        say(r, c, NOT_TRIED, "scratch sandbox", "starts", "the operator's: they can try it, on the host and without a key");
+        say(r, c, NOT_TRIED, "scratch sandbox", "starts", "belongs to the operator, who can try it on the host and without a key");
         sandbox_kill_quiet(x, id);
         return;
     }

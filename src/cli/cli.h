@@ -19,7 +19,8 @@ struct opt {
     char kind;
     const char *arg;   /* placeholder in the help, NULL for flags */
     const char *help;
-    const char *words; /* completion: "a b c", or "@id", "@template", "@file"; NULL: nothing */
+    const char *
+        words; /* completion: "a b c", where @id, @template, @snapshot, @volume, @secret, @key, @place (ID:) and @file stand for what there is; NULL: nothing */
 };
 #define OPT_END {0}
 #define OPT_JSON {"json", 0, 'f', NULL, "print JSON", NULL}
@@ -31,7 +32,8 @@ struct cmd {
     const struct opt *opts;      /* ends with OPT_END; may be NULL */
     int min, max;                /* positional arguments; max -1: any number */
     int stop_at;                 /* that many positionals end option parsing (run 1, exec 2); 0: never */
-    const char *words;           /* completion of positionals, as in struct opt */
+    const char *
+        words; /* completion of positionals, as in struct opt; ";" between those of the first, the second, … */
     int (*exec)(struct cli *x, struct args *a);
     const struct cmd *const *sub; /* then exec is NULL */
 };
@@ -45,6 +47,7 @@ struct cli {
     int sigfd;         /* signals_open(): INT, TERM and HUP come here; 0: they end us */
     int caught;        /* a signal that came while waiting for an answer, 0: none */
     struct err err;
+    char about[160];   /* the path of the last request: whose name goes into a hint */
     char hint[256];    /* "" if none */
 };
 

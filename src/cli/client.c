@@ -2,6 +2,7 @@
 #include "cli/client.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "cli/hint.h"
 #include "cli/ndjson.h"
 #include "cli/out.h"
 #include "http/uri.h"
@@ -59,8 +60,8 @@ struct http_client *api_open(struct cli *x)
         return c;
     x->err = e;
     if (nobody_home(&e)) {
-        (void)err_set(&x->err, E_UNAVAILABLE, "hutchd does not answer");
-        (void)snprintf(x->hint, sizeof x->hint, "%s", x->local ? "start it with `hutch up`" : "is HUTCH_URL right, and hutchd listening there?");
+        (void)err_set(&x->err, E_UNAVAILABLE, "hutchd is not running");
+        (void)snprintf(x->hint, sizeof x->hint, "%s", x->local ? "start it with `hutch up`" : "check HUTCH_URL, and that hutchd is listening there (HUTCH_LISTEN)");
     }
     return NULL;
 }
@@ -82,8 +83,14 @@ const char *const *api_headers(struct cli *x, const char *content_type)
     return list;
 }
 
+void api_about(struct cli *x, const char *target)
+{
+    (void)snprintf(x->about, sizeof x->about, "%s", target);
+}
+
 int api_send(struct cli *x, struct http_client *c, const char *method, const char *target, const struct buf *body)
 {
+    api_about(x, target);
     return http_client_send(c, method, target, api_headers(x, body ? "application/json" : NULL), body ? body->p : NULL, body ? body->n : 0,
                             &x->err);
 }
@@ -91,9 +98,14 @@ int api_send(struct cli *x, struct http_client *c, const char *method, const cha
 void api_problem_json(struct cli *x, struct json *error)
 {
     char msg[sizeof x->err.msg];
-    esc_text(str_of(jget_str(error, "message", "refused without a reason")), msg, sizeof msg);
-    (void)err_set(&x->err, err_from_name(jget_str(error, "code", "internal")), "%s", msg);
-    esc_text(str_of(jget_str(error, "hint", "")), x->hint, sizeof x->hint);
+    esc_text(str_of(jget_str(error, "message", "refused without an explanation")), msg, sizeof msg);
+    enum err_why why = err_why_from_name(jget_str(error, "reason", ""));
+    const char *own = cli_hint(why);
+    (void)err_why(&x->err, why, err_from_name(jget_str(error, "code", "internal")), "%s", msg);
+    if (own)
+        cli_hint_fill(own, x->about, x->hint, sizeof x->hint);
+    else
+        esc_text(str_of(jget_str(error, "hint", "")), x->hint, sizeof x->hint);
 }
 
 static enum err_code code_of_status(int status)
@@ -151,6 +163,7 @@ int api_check(struct cli *x, struct http_client *c)
 
 int api_send_fd(struct cli *x, struct http_client *c, const char *method, const char *target, const char *type, int fd, int64_t len)
 {
+    api_about(x, target);
     if (http_client_send_fd(c, method, target, api_headers(x, type), fd, len, &x->err) == 0)
         return api_check(x, c);
     struct err first = x->err, ignored = {0}; /* a server that refuses early cuts us off: its reason is better than "broken pipe" */
@@ -173,7 +186,7 @@ int api_call(struct cli *x, const char *method, const char *target, const struct
     if (!b.n)
         return 0;
     *ret = json_parse(b.p, b.n, &x->err);
-    return *ret ? 0 : err_wrap(&x->err, "the server's answer");
+    return *ret ? 0 : err_wrap(&x->err, "the server's response");
 }
 
 /* -- lenient JSON -- */

@@ -20,6 +20,7 @@ static inline void cleanup_client(struct http_client **c) { http_client_close(*c
 struct http_client *api_open(struct cli *x); /* NULL: x->err */
 /* The headers of a request; valid until the next call. content_type may be NULL. */
 const char *const *api_headers(struct cli *x, const char *content_type);
+void api_about(struct cli *x, const char *target); /* whom a hint names, until the next request */
 int api_send(struct cli *x, struct http_client *c, const char *method, const char *target, const struct buf *json_body /* NULL: none */);
 int api_send_fd(struct cli *x, struct http_client *c, const char *method, const char *target, const char *content_type, int fd, int64_t len); /* and check */
 int api_check(struct cli *x, struct http_client *c); /* waits for the head; a refusal becomes x->err */
@@ -42,5 +43,6 @@ void json_print(struct json *j); /* one line on stdout */
 /* daemon.c */
 bool daemon_answers(struct cli *x, struct json **ret_health); /* ret may be NULL */
 int daemon_start(struct cli *x, bool quiet);                  /* until /healthz answers; 0 also if someone else was faster */
+int daemon_doctor(struct cli *x, struct json **ret); /* what `hutchd --doctor` prints, without a running daemon */
 char *daemon_find(struct cli *x);                             /* path of hutchd; owned; NULL with x->err */
 int daemon_wait_gone(struct cli *x, int64_t pid, int64_t ns); /* until the socket is silent and, if pid > 0, the process has ended */

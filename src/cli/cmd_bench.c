@@ -157,8 +157,8 @@ static int exec_bench(struct cli *x, struct args *a)
 }
 
 static const struct opt opts[] = {{"rounds", 'n', 's', "N", "sandboxes per tier (10)", NULL},
-                                  {"isolation", 0, 's', "TIER", "only this one: vm or container", "vm container"},
-                                  {"template", 't', 's', "NAME", "what to start from (base)", "@template"},
+                                  {"isolation", 0, 's', "TIER", "only this tier: vm or container", "vm container"},
+                                  {"template", 't', 's', "NAME", "template to start from (base)", "@template"},
                                   OPT_JSON,
                                   OPT_END};
 const struct cmd cmd_bench = {.name = "bench", .usage = "[-n N]", .help = "measure create, exec and destroy on this machine", .opts = opts, .exec = exec_bench};

@@ -98,7 +98,7 @@ static int put_dir(struct cli *x, const struct place *to, const char *path, cons
     }
     if (rc)
         return -1;
-    return r.status ? err_set(&x->err, E_GUEST, "unpacking inside failed with status %d", r.status) : 0;
+    return r.status ? err_set(&x->err, E_GUEST, "unpacking in the sandbox failed with status %d", r.status) : 0;
 }
 
 static int copy_in(struct cli *x, char *src, struct place *to, const char *user)
@@ -148,11 +148,11 @@ static void *unpack_main(void *arg)
 static int get_dir(struct cli *x, const struct place *from, const char *dst)
 {
     if (mkdir(dst, 0755) && errno != EEXIST)
-        return err_sys(&x->err, errno, "cannot make the folder '%.100s'", dst);
+        return err_sys(&x->err, errno, "cannot create the directory '%.100s'", dst);
     auto_fd root = open(dst, O_RDONLY | O_DIRECTORY | O_CLOEXEC), in = -1;
     int p[2], rc;
     if (root < 0)
-        return err_sys(&x->err, errno, "cannot open the folder '%.100s'", dst);
+        return err_sys(&x->err, errno, "cannot open the directory '%.100s'", dst);
     if (pipe2(p, O_CLOEXEC))
         return err_sys(&x->err, errno, "pipe");
     in = p[0];
@@ -170,11 +170,11 @@ static int get_dir(struct cli *x, const struct place *from, const char *dst)
     (void)close(p[1]);
     pthread_join(t, NULL);
     if (up.skipped)
-        (void)fprintf(stderr, "hutch: %lld hard links, devices or pipes were left out\n", (long long)up.skipped);
+        (void)fprintf(stderr, "hutch: %lld hard links, devices or pipes were skipped\n", (long long)up.skipped);
     if (rc)
         return -1;
     if (r.status)
-        return err_set(&x->err, E_GUEST, "packing inside failed with status %d", r.status);
+        return err_set(&x->err, E_GUEST, "packing in the sandbox failed with status %d", r.status);
     if (up.rc)
         x->err = up.err;
     return up.rc;
@@ -195,7 +195,7 @@ static int copy_out(struct cli *x, struct place *from, const char *dst)
     if (strcmp(kind, "dir") != 0)
         return get_file(x, from, full);
     if (!strcmp(dst, "-"))
-        return err_set(&x->err, E_INVALID, "a folder cannot go to standard output; use hutch exec ID -- tar -cf - DIR");
+        return err_set(&x->err, E_INVALID, "a directory cannot be copied to standard output; use hutch exec ID -- tar -cf - DIR");
     return get_dir(x, from, full);
 }
 
@@ -204,7 +204,8 @@ static int exec_cp(struct cli *x, struct args *a)
     struct place from = place_of(a->v[0]), to = place_of(a->v[1]);
     int rc;
     if (from.id && to.id)
-        rc = err_set(&x->err, E_INVALID, "cp: both sides are in sandboxes; copy through here");
+        rc = err_set(&x->err, E_INVALID,
+                     "cp: both sides are in sandboxes; copy to this machine first");
     else if (!from.id && !to.id)
         rc = err_set(&x->err, E_INVALID, "cp: one side must be ID:/path");
     else
@@ -213,6 +214,6 @@ static int exec_cp(struct cli *x, struct args *a)
     return rc ? cli_fail(x) : 0;
 }
 
-static const struct opt opts[] = {{"user", 'u', 's', "NAME", "owner of what is made inside (user)", NULL}, OPT_END};
-const struct cmd cmd_cp = {.name = "cp", .usage = "SRC DST, one of them ID:/path; - is standard input or output", .help = "copy files and folders in and out",
-                           .opts = opts, .min = 2, .max = 2, .words = "@file", .exec = exec_cp};
+static const struct opt opts[] = {{"user", 'u', 's', "NAME", "owner of the copied files in the sandbox (user)", NULL}, OPT_END};
+const struct cmd cmd_cp = {.name = "cp", .usage = "SRC DST (one of them ID:/path; - is standard input or output)", .help = "copy files and directories into and out of a sandbox",
+                           .opts = opts, .min = 2, .max = 2, .words = "@place @file", .exec = exec_cp};

@@ -20,11 +20,11 @@ static int exec_create(struct cli *x, struct args *a)
 }
 
 static const struct opt opts[] = {CREATE_OPTS,
-                                  {"on-timeout", 0, 's', "WHAT", "kill or pause when the time is up (kill)", "kill pause"},
-                                  {"idle", 0, 's', "S", "what --on-idle says after S seconds (or 5m, 1h30m) without work", NULL},
+                                  {"on-timeout", 0, 's', "WHAT", "kill or pause at the timeout (kill)", "kill pause"},
+                                  {"idle", 0, 's', "S", "do what --on-idle says after S seconds (or 5m, 1h30m) without activity", NULL},
                                   {"on-idle", 0, 's', "WHAT", "kill or pause when it is idle (kill)", "kill pause"},
-                                  {"max-lifetime", 0, 's', "S", "no extension lets it live longer than this", NULL},
-                                  {"auto-resume", 0, 'f', NULL, "any call wakes it while it is paused", NULL},
+                                  {"max-lifetime", 0, 's', "S", "maximum lifetime, whatever extends the timeout", NULL},
+                                  {"auto-resume", 0, 'f', NULL, "any call resumes it when it is paused", NULL},
                                   {"no-build", 0, 'f', NULL, "do not build template base when it is missing", NULL},
                                   OPT_JSON,
                                   OPT_END};

@@ -32,7 +32,7 @@ static char *read_stdin(struct cli *x)
     if (!all)
         (void)err_set(&x->err, E_TOO_LARGE, "the program on standard input cannot be read, or is larger than %u MiB", CODE_MAX >> 20);
     else if (nul)
-        (void)err_set(&x->err, E_INVALID, "the program on standard input is no text: byte %zu is NUL", (size_t)(nul - all));
+        (void)err_set(&x->err, E_INVALID, "the program on standard input is not text: byte %zu is NUL", (size_t)(nul - all));
     if (!nul)
         return all;
     free(all);
@@ -43,7 +43,8 @@ static int exec_eval(struct cli *x, struct args *a)
 {
     bool from_stdin = !strcmp(a->v[0], "-");
     if (from_stdin && !strcmp(args_str(a, "input", ""), "-"))
-        return cli_usage(x, "CODE and --input cannot both be '-': there is one standard input");
+        return cli_usage(x,
+                         "CODE and --input cannot both be '-': there is only one standard input");
     auto_free char *code = from_stdin ? read_stdin(x) : xstrdup(a->v[0]);
     if (!code)
         return cli_fail(x);
@@ -71,12 +72,12 @@ static int exec_eval(struct cli *x, struct args *a)
 }
 
 static const struct opt eval_opts[] = {{"language", 'l', 's', "LANG", "python, js, ts, bash, r or java (python); in an isolate python, js, php or ruby", "python js ts bash r java php ruby"},
-                                       {"isolation", 0, 's', "TIER", "vm, container, auto (auto), or isolate: no sandbox, one program, its value", "vm container isolate auto"},
-                                       {"timeout", 0, 's', "S", "seconds it may take", NULL},
+                                       {"isolation", 0, 's', "TIER", "vm, container, auto (auto), or isolate (one program without a sandbox)", "vm container isolate auto"},
+                                       {"timeout", 0, 's', "S", "time limit in seconds", NULL},
                                        {"memory", 'm', 's', "MIB", "memory in MiB", NULL},
                                        ISOLATE_OPTS,
-                                       {"in", 0, 's', "ID", "in this sandbox instead of a fresh one", "@id"},
-                                       {"template", 't', 's', "NAME", "what a fresh one starts from (code-interpreter if it is built, else base)", "@template"},
+                                       {"in", 0, 's', "ID", "use this sandbox instead of a new one", "@id"},
+                                       {"template", 't', 's', "NAME", "template of the new sandbox (code-interpreter if it is built, else base)", "@template"},
                                        EVAL_OPTS,
                                        OPT_JSON,
                                        OPT_END};

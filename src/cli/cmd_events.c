@@ -74,5 +74,5 @@ static int exec_events(struct cli *x, struct args *a)
     return 0;
 }
 
-static const struct opt opts[] = {{"follow", 'f', 'f', NULL, "go on as they happen", NULL}, {"since", 0, 's', "SEQ", "only those after this number", NULL}, OPT_JSON, OPT_END};
-const struct cmd cmd_events = {.name = "events", .usage = "[-f] [ID]", .help = "what happened to sandboxes", .opts = opts, .max = 1, .words = "@id", .exec = exec_events};
+static const struct opt opts[] = {{"follow", 'f', 'f', NULL, "keep printing events as they happen", NULL}, {"since", 0, 's', "SEQ", "only events after this number", NULL}, OPT_JSON, OPT_END};
+const struct cmd cmd_events = {.name = "events", .usage = "[-f] [ID]", .help = "show the events of sandboxes", .opts = opts, .max = 1, .words = "@id", .exec = exec_events};

@@ -30,7 +30,7 @@ static int exec_exec(struct cli *x, struct args *a)
                          .timeout_ms = timeout_s * 1000, .args = a};
     if (args_flag(a, "detach"))
         return background(x, a, &q);
-    if (args_flag(a, "tty")) {
+    if (args_flag(a, "tty") || at_terminal(a)) {
         int rc = pty_run(x, a->v[0], q.argc, q.argv, q.user, q.cwd, a);
         return rc < 0 ? cli_fail(x) : rc;
     }
@@ -50,15 +50,15 @@ static int exec_sh(struct cli *x, struct args *a)
     return rc < 0 ? cli_fail(x) : rc;
 }
 
-#define WHO {"user", 'u', 's', "NAME", "run as this user inside (user)", NULL}, {"cwd", 'C', 's', "DIR", "working folder inside", NULL}, \
-            {"env", 'e', 'l', "K=V", "environment; repeats", NULL}
+#define WHO {"user", 'u', 's', "NAME", "run as this user of the sandbox (user)", NULL}, {"cwd", 'C', 's', "DIR", "working directory in the sandbox", NULL}, \
+            {"env", 'e', 'l', "K=V", "environment variable; may be repeated", NULL}
 static const struct opt exec_opts[] = {WHO,
                                        {"detach", 'd', 'f', NULL, "run in the background and print the pid", NULL},
-                                       {"tty", 't', 'f', NULL, "give the command a terminal", NULL},
-                                       {"timeout", 0, 's', "S", "kill the command after this time", NULL},
+                                       {"tty", 't', 'f', NULL, "give the command a terminal (default at a terminal)", NULL},
+                                       {"timeout", 0, 's', "S", "kill the command after S seconds (or 5m, 1h30m)", NULL},
                                        OPT_END};
 static const struct opt sh_opts[] = {WHO, OPT_END};
 const struct cmd cmd_exec = {.name = "exec", .usage = "ID [options] -- CMD…", .help = "run a command in a sandbox", .opts = exec_opts, .min = 2, .max = -1,
-                             .stop_at = 2, .words = "@id", .exec = exec_exec};
-const struct cmd cmd_sh = {.name = "sh", .usage = "ID [options] [-- CMD…]", .help = "an interactive terminal in a sandbox", .opts = sh_opts, .min = 1, .max = -1,
-                           .stop_at = 2, .words = "@id", .exec = exec_sh};
+                             .stop_at = 2, .words = "@id;@file", .exec = exec_exec};
+const struct cmd cmd_sh = {.name = "sh", .usage = "ID [options] [-- CMD…]", .help = "open an interactive terminal in a sandbox", .opts = sh_opts, .min = 1, .max = -1,
+                           .stop_at = 2, .words = "@id;@file", .exec = exec_sh};

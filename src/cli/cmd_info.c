@@ -46,14 +46,16 @@ static void block(struct json *sb, struct buf *out)
     row_time(out, "created", sb, "created_at", false);
     row_time(out, "started", sb, "started_at", false);
     if (start) {
-        (void)snprintf(text, sizeof text, "%.20s, %.3g ms", jget_str(start, "path", "-"), jget_f64(start, "ms", 0));
+        char took[24];
+        ms_format(jget_f64(start, "ms", 0), took);
+        (void)snprintf(text, sizeof text, "%.20s, %s", jget_str(start, "path", "-"), took);
         row(out, "start", text);
     }
     if (json_get(sb, "paused")) {
         struct json *p = json_get(sb, "paused");
         bool memory = false;
         (void)json_bool(p, "memory", false, &memory, NULL); /* an older daemon's answer lacks it */
-        (void)snprintf(text, sizeof text, "%.20s, %s", jget_str(p, "kind", "-"), memory ? "with its memory" : "files only");
+        (void)snprintf(text, sizeof text, "%.20s, %s", jget_str(p, "kind", "-"), memory ? "with memory" : "files only");
         row(out, "paused", text);
     } else if (!end) {
         row_time(out, "expires", sb, "expires_at", true);

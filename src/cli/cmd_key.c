@@ -23,7 +23,7 @@ static int exec_create(struct cli *x, struct args *a)
     char key[128];
     esc_text(str_of(jget_str(j, "key", "")), key, sizeof key);
     (void)printf("%s\n", key);
-    (void)fprintf(stderr, "hutch: keep it: the key is not shown again\n");
+    (void)fprintf(stderr, "hutch: store it now: the key is not shown again\n");
     return 0;
 }
 
@@ -60,8 +60,8 @@ static int exec_revoke(struct cli *x, struct args *a)
 }
 
 static const struct opt json_opts[] = {OPT_JSON, OPT_END};
-static const struct cmd key_create = {.name = "create", .usage = "[NAME]", .help = "make a key and print it once", .opts = json_opts, .max = 1, .exec = exec_create};
+static const struct cmd key_create = {.name = "create", .usage = "[NAME]", .help = "create a key and print it once", .opts = json_opts, .max = 1, .exec = exec_create};
 static const struct cmd key_ls = {.name = "ls", .usage = "", .help = "list keys", .opts = json_opts, .exec = exec_ls};
-static const struct cmd key_revoke = {.name = "revoke", .usage = "ID…", .help = "make keys useless", .min = 1, .max = -1, .exec = exec_revoke};
+static const struct cmd key_revoke = {.name = "revoke", .usage = "ID…", .help = "revoke keys", .min = 1, .max = -1, .words = "@key", .exec = exec_revoke};
 static const struct cmd *const subs[] = {&key_create, &key_ls, &key_revoke, NULL};
 const struct cmd cmd_key = {.name = "key", .usage = "create|ls|revoke", .help = "API keys", .sub = subs};

@@ -5,26 +5,25 @@
 #include "cli/sandbox.h"
 #include <stdio.h>
 
-static int exec_kill(struct cli *x, struct args *a)
+static int kill_one(struct cli *x, struct args *a, const char *id, void *ctx)
 {
-    int rc = 0;
-    for (int i = 0; i < a->n; i++) { /* one bad id does not save the others */
-        auto_free char *t = url("/v1/sandboxes/{}", a->v[i]);
-        x->hint[0] = 0;
-        if (api_call(x, "DELETE", t, NULL, NULL)) {
-            int k = cli_fail(x);
-            rc = rc ? rc : k;
-        }
-    }
-    return rc;
+    auto_free char *t = url("/v1/sandboxes/{}", id);
+    (void)a, (void)ctx;
+    if (api_call(x, "DELETE", t, NULL, NULL))
+        return -1;
+    said(id, "killed");
+    return 0;
 }
+
+static int exec_kill(struct cli *x, struct args *a) { return each_arg(x, a, kill_one, NULL); }
 
 /* what: "timeout" sets, "keepalive" extends; without a duration the sandbox's own timeout */
 static int expire(struct cli *x, struct args *a, const char *what)
 {
     int64_t s = 0;
     if (a->n > 1 && (!dur_parse(a->v[1], &s) || s < 1 || s > 86400))
-        return cli_usage(x, "%s: want a duration from 1 s to 24 h, such as 90, 5m or 1h30m", what);
+        return cli_usage(x, "%s: must be a duration from 1 s to 24 h, such as 90, 5m or 1h30m",
+                         what);
     auto_free char *base = url("/v1/sandboxes/{}/", a->v[0]), *t = xasprintf("%s%s", base, what);
     auto_buf b = {0};
     if (s)
@@ -36,6 +35,8 @@ static int expire(struct cli *x, struct args *a, const char *what)
         return cli_fail(x);
     if (args_flag(a, "json"))
         json_print(sb);
+    else
+        said(a->v[0], "deadline changed");
     return 0;
 }
 
@@ -44,7 +45,7 @@ static int exec_keepalive(struct cli *x, struct args *a) { return expire(x, a, "
 
 static const struct opt opts[] = {OPT_JSON, OPT_END};
 const struct cmd cmd_kill = {.name = "kill", .usage = "ID…", .help = "destroy sandboxes", .min = 1, .max = -1, .words = "@id", .exec = exec_kill};
-const struct cmd cmd_timeout = {.name = "timeout", .usage = "ID S", .help = "let a sandbox live S more seconds (or 5m, 1h30m) from now", .opts = opts,
-                                .min = 2, .max = 2, .words = "@id", .exec = exec_timeout};
-const struct cmd cmd_keepalive = {.name = "keepalive", .usage = "ID [S]", .help = "let a sandbox live at least S more seconds (or its timeout); never shortens", .opts = opts,
-                                  .min = 1, .max = 2, .words = "@id", .exec = exec_keepalive};
+const struct cmd cmd_timeout = {.name = "timeout", .usage = "ID S", .help = "set the deadline of a sandbox to S seconds (or 5m, 1h30m) from now", .opts = opts,
+                                .min = 2, .max = 2, .words = "@id;", .exec = exec_timeout};
+const struct cmd cmd_keepalive = {.name = "keepalive", .usage = "ID [S]", .help = "extend the deadline of a sandbox to S seconds from now (default: its timeout); never shortens it", .opts = opts,
+                                  .min = 1, .max = 2, .words = "@id;", .exec = exec_keepalive};

@@ -83,11 +83,13 @@ static int exec_ls(struct cli *x, struct args *a)
     return 0;
 }
 
-static const struct opt opts[] = {{"all", 'a', 'f', NULL, "also those that ended", NULL},
-                                  {"state", 's', 's', "STATE,…", "only these states", "creating running paused stopping gone failed"},
-                                  {"template", 't', 's', "NAME", "only of this template", "@template"},
-                                  {"meta", 0, 'l', "K=V", "only with this metadata; repeats", NULL},
-                                  {"quiet", 'q', 'f', NULL, "ids only", NULL},
-                                  OPT_JSON,
-                                  OPT_END};
+static const struct opt opts[] = {
+    {"all", 'a', 'f', NULL, "also sandboxes that have ended", NULL},
+    {"state", 's', 's', "STATE,…", "only these states",
+     "creating running paused stopping gone failed"},
+    {"template", 't', 's', "NAME", "only sandboxes of this template", "@template"},
+    {"meta", 0, 'l', "K=V", "only with this metadata; may be repeated", NULL},
+    {"quiet", 'q', 'f', NULL, "ids only", NULL},
+    OPT_JSON,
+    OPT_END};
 const struct cmd cmd_ls = {.name = "ls", .usage = "[options]", .help = "list sandboxes", .opts = opts, .exec = exec_ls};

@@ -19,7 +19,7 @@ int json_network(struct cli *x, struct jw *w, const char *s)
 {
     bool allow = !strncmp(s, "allow=", 6);
     if (!allow && strcmp(s, "none") != 0 && strcmp(s, "open") != 0)
-        return err_set(&x->err, E_INVALID, "network: want none, open or allow=host,… (a preset as @pip)");
+        return err_set(&x->err, E_INVALID, "network: must be none, open or allow=host,… (presets as @pip)");
     jw_obj(w);
     jw_kv_str(w, "mode", allow ? "allow" : s);
     for (int presets = 0; allow && presets < 2; presets++) {
@@ -113,7 +113,7 @@ static int exec_net(struct cli *x, struct args *a)
     show_network(set ? json_get(j, "network") : j);
     int64_t cut = set ? jget_i64(j, "cut", 0) : 0;
     if (cut)
-        (void)fprintf(stderr, "hutch: %lld open connection%s ended\n", (long long)cut, cut == 1 ? "" : "s");
+        (void)fprintf(stderr, "hutch: closed %lld open connection%s\n", (long long)cut, cut == 1 ? "" : "s");
     return 0;
 }
 
@@ -156,7 +156,7 @@ static void put_record(struct table *t, struct json *r)
 
 static int exec_egress(struct cli *x, struct args *a)
 {
-    static const char *const heads[] = {"TIME", "KIND", "WHERE", "VERDICT", ">TO IT", ">FROM IT", "WHY", NULL};
+    static const char *const heads[] = {"TIME", "KIND", "WHERE", "VERDICT", ">RECEIVED", ">SENT", "REASON", NULL};
     auto_free char *base = url("/v1/sandboxes/{}/egress", a->v[0]);
     auto_free char *cursor = xstrdup("");
     const char *name = args_str(a, "name", NULL);
@@ -190,7 +190,7 @@ static int exec_egress(struct cli *x, struct args *a)
     else
         table_print(t);
     if (!rc && args_flag(a, "verify"))
-        (void)fprintf(stderr, "hutch: %lld lines, the chain is whole\n", (long long)verified);
+        (void)fprintf(stderr, "hutch: %lld lines, none changed or removed\n", (long long)verified);
     return rc;
 }
 
@@ -201,7 +201,7 @@ static int exec_url(struct cli *x, struct args *a)
     auto_json j = NULL;
     char text[320];
     if (!str_u64(str_of(a->v[1]), &port) || port < 1 || port > 65535)
-        return cli_usage(x, "url: want a port from 1 to 65535");
+        return cli_usage(x, "url: the port must be from 1 to 65535");
     auto_free char *t = url("/v1/sandboxes/{}/url?port={}", a->v[0], a->v[1]);
     if (api_call(x, "GET", t, NULL, &j))
         return cli_fail(x);
@@ -228,7 +228,7 @@ static int exec_secret_set(struct cli *x, struct args *a)
     if (args_int(a, "calls", 0, INT64_MAX, 0, &calls, &x->err) || args_int(a, "bytes", 0, INT64_MAX, 0, &bytes, &x->err))
         return cli_fail(x);
     if (isatty(0))
-        (void)fprintf(stderr, "hutch: value on standard input, then end of file\n");
+        (void)fprintf(stderr, "hutch: type the value, then end of file (^D)\n");
     auto_free char *value = fd_slurp(0, SECRET_MAX + 1, NULL);
     if (!value) {
         err_sys(&x->err, errno, "standard input");
@@ -293,21 +293,21 @@ static int exec_secret_rm(struct cli *x, struct args *a)
 }
 
 static const struct opt json_opts[] = {OPT_JSON, OPT_END};
-static const struct opt net_opts[] = {{"policy", 'p', 's', "FILE", "the whole policy as JSON from a file (- standard input)", "@file"}, OPT_JSON, OPT_END};
-static const struct opt egress_opts[] = {{"denied", 'd', 'f', NULL, "only what was refused", NULL},
+static const struct opt net_opts[] = {{"policy", 'p', 's', "FILE", "read the whole policy as JSON from a file (-: standard input)", "@file"}, OPT_JSON, OPT_END};
+static const struct opt egress_opts[] = {{"denied", 'd', 'f', NULL, "only what was denied", NULL},
                                          {"name", 0, 's', "HOST", "only this host, address or *.suffix", NULL},
                                          {"verify", 0, 'f', NULL, "check that no line was changed or removed", NULL},
                                          OPT_JSON,
                                          OPT_END};
-static const struct opt set_opts[] = {{"calls", 0, 's', "N", "requests it may be used for (no limit)", NULL},
-                                      {"bytes", 0, 's', "N", "bytes of such requests and answers (no limit)", NULL},
+static const struct opt set_opts[] = {{"calls", 0, 's', "N", "maximum number of requests it may be used for (no limit)", NULL},
+                                      {"bytes", 0, 's', "N", "maximum bytes of these requests and responses (no limit)", NULL},
                                       OPT_JSON,
                                       OPT_END};
-const struct cmd cmd_net = {.name = "net", .usage = "ID [none|open|allow=host,@preset,…] [--policy FILE]", .help = "show or set what a sandbox may reach", .opts = net_opts, .min = 1, .max = 2, .words = "@id", .exec = exec_net};
-const struct cmd cmd_egress = {.name = "egress", .usage = "ID", .help = "names a sandbox asked for, connections it made or tried", .opts = egress_opts, .min = 1, .max = 1, .words = "@id", .exec = exec_egress};
-const struct cmd cmd_url = {.name = "url", .usage = "ID PORT", .help = "the address of a port inside", .opts = json_opts, .min = 2, .max = 2, .words = "@id", .exec = exec_url};
-static const struct cmd s_set = {.name = "set", .usage = "NAME <value", .help = "store a value the network gate may put into requests", .opts = set_opts, .min = 1, .max = 1, .exec = exec_secret_set};
+const struct cmd cmd_net = {.name = "net", .usage = "ID [none|open|allow=host,@preset,…] [--policy FILE]", .help = "show or set what a sandbox may reach", .opts = net_opts, .min = 1, .max = 2, .words = "@id;none open allow=", .exec = exec_net};
+const struct cmd cmd_egress = {.name = "egress", .usage = "ID", .help = "show the DNS queries and connections of a sandbox", .opts = egress_opts, .min = 1, .max = 1, .words = "@id", .exec = exec_egress};
+const struct cmd cmd_url = {.name = "url", .usage = "ID PORT", .help = "print the URL of a port in a sandbox", .opts = json_opts, .min = 2, .max = 2, .words = "@id;", .exec = exec_url};
+static const struct cmd s_set = {.name = "set", .usage = "NAME <value", .help = "store a value that the network gate inserts into requests", .opts = set_opts, .min = 1, .max = 1, .words = "@secret", .exec = exec_secret_set};
 static const struct cmd s_ls = {.name = "ls", .usage = "", .help = "list secrets; values are never shown", .opts = json_opts, .exec = exec_secret_ls};
-static const struct cmd s_rm = {.name = "rm", .usage = "NAME…", .help = "forget secrets", .min = 1, .max = -1, .exec = exec_secret_rm};
+static const struct cmd s_rm = {.name = "rm", .usage = "NAME…", .help = "delete secrets", .min = 1, .max = -1, .words = "@secret", .exec = exec_secret_rm};
 static const struct cmd *const secret_subs[] = {&s_set, &s_ls, &s_rm, NULL};
-const struct cmd cmd_secret = {.name = "secret", .usage = "set|ls|rm", .help = "credentials that stay outside of sandboxes", .sub = secret_subs};
+const struct cmd cmd_secret = {.name = "secret", .usage = "set|ls|rm", .help = "manage credentials that stay outside of sandboxes", .sub = secret_subs};

@@ -15,17 +15,18 @@ int snapshot_export(struct cli *x, struct args *a)
 {
     const char *file = args_str(a, "output", "-");
     if (!strcmp(file, "-") && isatty(STDOUT_FILENO))
-        return cli_usage(x, "snapshot export: a pack is no text; -o FILE, or into a pipe");
-    auto_free char *t = url("/v1/snapshots/{}/pack", a->v[1]);
+        return cli_usage(
+            x, "snapshot export: will not write binary data to a terminal; use -o FILE or a pipe");
+    auto_free char *t = url("/v1/snapshots/{}/pack", a->v[0]);
     return api_download(x, t, file) ? cli_fail(x) : 0;
 }
 
 int snapshot_import(struct cli *x, struct args *a)
 {
     struct stat st;
-    auto_fd fd = !strcmp(a->v[1], "-") ? dup(STDIN_FILENO) : open(a->v[1], O_RDONLY | O_CLOEXEC);
+    auto_fd fd = !strcmp(a->v[0], "-") ? dup(STDIN_FILENO) : open(a->v[0], O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st)) {
-        (void)err_sys(&x->err, errno, "cannot open '%.100s'", a->v[1]);
+        (void)err_sys(&x->err, errno, "cannot open '%.100s'", a->v[0]);
         return cli_fail(x);
     }
     auto_free char *t = xstrdup("/v1/snapshots/import");
@@ -68,22 +69,22 @@ static int list(struct cli *x, struct args *a)
 
 int snapshot_trust(struct cli *x, struct args *a)
 {
-    if (a->n == 1)
+    if (!a->n)
         return list(x, a);
-    if (a->n != 3)
-        return cli_usage(x, "snapshot trust NAME KEY: the key is what `hutch snapshot trust` shows on the other host");
-    auto_free char *t = url("/v1/signers/{}", a->v[1]);
+    if (a->n != 2)
+        return cli_usage(x, "snapshot trust: needs NAME and KEY; `hutch snapshot trust` on the other host shows the key");
+    auto_free char *t = url("/v1/signers/{}", a->v[0]);
     auto_buf b = {0};
     struct jw w;
     jw_init(&w, &b);
     jw_obj(&w);
-    jw_kv_str(&w, "key", a->v[2]);
+    jw_kv_str(&w, "key", a->v[1]);
     jw_end(&w);
     return api_call(x, "PUT", t, &b, NULL) ? cli_fail(x) : 0;
 }
 
 int snapshot_distrust(struct cli *x, struct args *a)
 {
-    auto_free char *t = url("/v1/signers/{}", a->v[1]);
+    auto_free char *t = url("/v1/signers/{}", a->v[0]);
     return api_call(x, "DELETE", t, NULL, NULL) ? cli_fail(x) : 0;
 }

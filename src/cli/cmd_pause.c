@@ -1,30 +1,24 @@
-/* hutch pause, hutch resume, hutch recover: stop a sandbox and keep it, let it go on, bring it back. */
+/* hutch pause, hutch resume, hutch recover: stop a sandbox and keep it, continue it, bring it back. */
 #include "base/cleanup.h"
 #include "cli/cmds.h"
 #include "cli/out.h"
 #include "cli/sandbox.h"
 #include <stdio.h>
 
-static int move(struct cli *x, struct args *a, const char *id, const char *target, const struct buf *body)
+struct move { const char *target, *done; const struct buf *body; };
+
+static int move(struct cli *x, struct args *a, const char *id, void *ctx)
 {
-    auto_free char *base = url("/v1/sandboxes/{}/", id), *t = xasprintf("%s%s", base, target);
+    struct move *m = ctx;
+    auto_free char *base = url("/v1/sandboxes/{}/", id), *t = xasprintf("%s%s", base, m->target);
     auto_json sb = NULL;
-    x->hint[0] = 0;
-    if (api_call(x, "POST", t, body, &sb))
-        return cli_fail(x);
+    if (api_call(x, "POST", t, m->body, &sb))
+        return -1;
     if (args_flag(a, "json"))
         json_print(sb);
+    else
+        said(id, m->done);
     return 0;
-}
-
-static int each(struct cli *x, struct args *a, const char *target, const struct buf *body)
-{
-    int rc = 0;
-    for (int i = 0; i < a->n; i++) { /* one that cannot does not stop the others */
-        int k = move(x, a, a->v[i], target, body);
-        rc = rc ? rc : k;
-    }
-    return rc;
 }
 
 static int exec_pause(struct cli *x, struct args *a)
@@ -38,7 +32,9 @@ static int exec_pause(struct cli *x, struct args *a)
     if (args_flag(a, "standby"))
         jw_kv_bool(&w, "standby", true);
     jw_end(&w);
-    return each(x, a, "pause", &b);
+    return each_arg(
+        x, a, move,
+        &(struct move){"pause", args_flag(a, "standby") ? "paused in standby" : "paused", &b});
 }
 
 static int exec_resume(struct cli *x, struct args *a)
@@ -55,25 +51,25 @@ static int exec_resume(struct cli *x, struct args *a)
     if (args_flag(a, "cold"))
         jw_kv_bool(&w, "memory", false);
     jw_end(&w);
-    return each(x, a, "resume", &b);
+    return each_arg(x, a, move, &(struct move){"resume", "running", &b});
 }
 
-static int recover_one(struct cli *x, struct args *a, const char *id)
+static int recover_one(struct cli *x, struct args *a, const char *id, void *ctx)
 {
+    (void)ctx;
     auto_free char *t = url("/v1/sandboxes/{}/recover", id);
     auto_buf none = {0};
     auto_json got = NULL;
     struct str what;
-    x->hint[0] = 0;
     buf_puts(&none, "{}");
     if (api_call(x, "POST", t, &none, &got))
-        return cli_fail(x);
+        return -1;
     if (args_flag(a, "json")) {
         json_print(got);
         return 0;
     }
     struct json *lost = json_get(got, "lost");
-    (void)printf("%s: %s", id, json_len(lost) ? "recovered without" : "recovered whole");
+    (void)printf("%s: %s", id, json_len(lost) ? "recovered; lost:" : "recovered, nothing lost");
     for (size_t i = 0; i < json_len(lost); i++)
         if (!json_to_str(json_at(lost, i), &what, NULL))
             (void)printf("%s %.*s", i ? "," : "", (int)what.n, what.p);
@@ -81,25 +77,17 @@ static int recover_one(struct cli *x, struct args *a, const char *id)
     return 0;
 }
 
-static int exec_recover(struct cli *x, struct args *a)
-{
-    int rc = 0;
-    for (int i = 0; i < a->n; i++) { /* one that cannot does not stop the others */
-        int k = recover_one(x, a, a->v[i]);
-        rc = rc ? rc : k;
-    }
-    return rc;
-}
+static int exec_recover(struct cli *x, struct args *a) { return each_arg(x, a, recover_one, NULL); }
 
-static const struct opt pause_opts[] = {{"files-only", 0, 'f', NULL, "keep its files only; a resume boots it", NULL},
-                                        {"standby", 0, 'f', NULL, "keep its memory in memory: resumes in a millisecond", NULL},
+static const struct opt pause_opts[] = {{"files-only", 0, 'f', NULL, "keep its files only; resume boots it", NULL},
+                                        {"standby", 0, 'f', NULL, "keep its memory in RAM: resumes in a millisecond", NULL},
                                         OPT_JSON,
                                         OPT_END};
-static const struct opt resume_opts[] = {{"timeout", 0, 's', "S", "let it live S seconds (or 5m, 1h30m) from now", NULL},
-                                         {"cold", 0, 'f', NULL, "boot it from its files, drop its saved memory", NULL},
+static const struct opt resume_opts[] = {{"timeout", 0, 's', "S", "lifetime from now: seconds, or 5m, 1h30m", NULL},
+                                         {"cold", 0, 'f', NULL, "boot it from its files and drop its saved memory", NULL},
                                          OPT_JSON,
                                          OPT_END};
-const struct cmd cmd_pause = {.name = "pause", .usage = "ID…", .help = "stop sandboxes and keep them", .opts = pause_opts, .min = 1, .max = -1, .words = "@id", .exec = exec_pause};
-const struct cmd cmd_resume = {.name = "resume", .usage = "ID…", .help = "let paused sandboxes go on", .opts = resume_opts, .min = 1, .max = -1, .words = "@id", .exec = exec_resume};
+const struct cmd cmd_pause = {.name = "pause", .usage = "ID…", .help = "stop sandboxes and keep their state", .opts = pause_opts, .min = 1, .max = -1, .words = "@id", .exec = exec_pause};
+const struct cmd cmd_resume = {.name = "resume", .usage = "ID…", .help = "continue paused sandboxes", .opts = resume_opts, .min = 1, .max = -1, .words = "@id", .exec = exec_resume};
 static const struct opt recover_opts[] = {OPT_JSON, OPT_END};
-const struct cmd cmd_recover = {.name = "recover", .usage = "ID…", .help = "bring failed sandboxes back from their disks", .opts = recover_opts, .min = 1, .max = -1, .words = "@id", .exec = exec_recover};
+const struct cmd cmd_recover = {.name = "recover", .usage = "ID…", .help = "restart failed sandboxes from their disks", .opts = recover_opts, .min = 1, .max = -1, .words = "@id", .exec = exec_recover};

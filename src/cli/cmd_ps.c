@@ -111,6 +111,6 @@ static int exec_logs(struct cli *x, struct args *a)
 }
 
 static const struct opt ps_opts[] = {OPT_JSON, OPT_END};
-static const struct opt logs_opts[] = {{"limit", 'n', 's', "N", "the last N entries (200)", NULL}, {"console", 0, 'f', NULL, "what a microVM's kernel printed last", NULL}, OPT_JSON, OPT_END};
+static const struct opt logs_opts[] = {{"limit", 'n', 's', "N", "the last N entries (200)", NULL}, {"console", 0, 'f', NULL, "show the last console output of a microVM", NULL}, OPT_JSON, OPT_END};
 const struct cmd cmd_ps = {.name = "ps", .usage = "ID", .help = "list the processes started in a sandbox", .opts = ps_opts, .min = 1, .max = 1, .words = "@id", .exec = exec_ps};
-const struct cmd cmd_logs = {.name = "logs", .usage = "ID", .help = "what happened to a sandbox", .opts = logs_opts, .min = 1, .max = 1, .words = "@id", .exec = exec_logs};
+const struct cmd cmd_logs = {.name = "logs", .usage = "ID", .help = "show the lifecycle events of a sandbox", .opts = logs_opts, .min = 1, .max = 1, .words = "@id", .exec = exec_logs};

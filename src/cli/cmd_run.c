@@ -54,14 +54,14 @@ static int run_inside(struct cli *x, struct args *a, const char *id, int script_
         const char *base = strrchr(script, '/');
         inside = xasprintf("/home/user/%s", base ? base + 1 : script);
         if (put_file(x, id, script_fd, script_len, inside, user))
-            return err_wrap(&x->err, "putting the script in");
+            return err_wrap(&x->err, "copying the script into the sandbox");
         argv[argc++] = (char *)runtime_of(script);
         argv[argc++] = inside;
     }
     for (int i = script ? 1 : 0; i < a->n; i++)
         argv[argc++] = a->v[i];
     int rc = -1;
-    if (args_flag(a, "tty"))
+    if (args_flag(a, "tty") || at_terminal(a))
         rc = pty_run(x, id, argc, argv, user, cwd, NULL); /* --env is the sandbox's already */
     else {
         bool in = stdin_worth_forwarding();
@@ -109,7 +109,7 @@ static int exec_run(struct cli *x, struct args *a)
         esc_text(str_of(script), shown, sizeof shown);
         if (!runtime_of(script)) {
             (void)snprintf(x->hint, sizeof x->hint, "to run a command: hutch run -- %s …", shown);
-            return cli_usage(x, "'%s' is no script: known are .py, .js, .mjs, .cjs, .sh, .bash", shown);
+            return cli_usage(x, "'%s' is not a script: known extensions are .py, .js, .mjs, .cjs, .sh and .bash", shown);
         }
         fd = open(script, O_RDONLY | O_CLOEXEC);
         if (fd < 0 || fstat(fd, &st)) {
@@ -129,7 +129,7 @@ static int exec_run(struct cli *x, struct args *a)
         return cli_fail(x);
     const char *id = jget_str(sb, "id", NULL);
     if (!id) {
-        (void)err_set(&x->err, E_INTERNAL, "the server made a sandbox without an id");
+        (void)err_set(&x->err, E_INTERNAL, "the server created a sandbox without an id");
         return cli_fail(x);
     }
     int status = x->caught ? 128 + x->caught : run_inside(x, a, id, fd, st.st_size, script);
@@ -144,15 +144,15 @@ static int exec_run(struct cli *x, struct args *a)
 }
 
 static const struct opt opts[] = {CREATE_OPTS, ISOLATE_OPTS,
-                                  {"user", 'u', 's', "NAME", "run as this user inside (user)", NULL},
-                                  {"cwd", 'C', 's', "DIR", "working folder inside (/home/user)", NULL},
-                                  {"tty", 0, 'f', NULL, "give the command a terminal", NULL},
-                                  {"keep", 0, 'f', NULL, "do not destroy the sandbox at the end", NULL},
+                                  {"user", 'u', 's', "NAME", "run as this user of the sandbox (user)", NULL},
+                                  {"cwd", 'C', 's', "DIR", "working directory in the sandbox (/home/user)", NULL},
+                                  {"tty", 0, 'f', NULL, "give the command a terminal (default at a terminal)", NULL},
+                                  {"keep", 0, 'f', NULL, "do not destroy the sandbox afterwards", NULL},
                                   {"no-build", 0, 'f', NULL, "do not build template base when it is missing", NULL},
                                   OPT_END};
 const struct cmd cmd_run = {.name = "run",
                             .usage = "[options] -- CMD… | [options] FILE.py|.js|.sh [args]",
-                            .help = "run one command or script in a fresh sandbox",
+                            .help = "run one command or script in a new sandbox",
                             .opts = opts,
                             .max = -1,
                             .stop_at = 1,

@@ -1,4 +1,4 @@
-/* hutch snapshot, snapshots, fork, rollback: keep the state of a sandbox, copy it, go back to it. As a file: cmd_pack.c. */
+/* hutch snapshot create|ls|rm|put|…, fork, rollback: keep the state of a sandbox, copy it, go back to it. As a file: cmd_pack.c. */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cli/cmds.h"
@@ -22,7 +22,7 @@ static void print_id(const char *text)
 }
 
 /* ---- take ---- */
-static int take(struct cli *x, struct args *a, const char *id)
+static int exec_create(struct cli *x, struct args *a)
 {
     int64_t expires = 0, keep = 0;
     if (args_seconds(a, "expires", 1, INT32_MAX, 0, &expires, &x->err) || args_int(a, "keep", 1, 1000, 0, &keep, &x->err))
@@ -43,7 +43,7 @@ static int take(struct cli *x, struct args *a, const char *id)
         jw_kv_i64(&w, "keep_last", keep);
     jw_end(&w);
     auto_json s = NULL;
-    if (on_sandbox(x, id, "snapshots", &b, &s))
+    if (on_sandbox(x, a->v[0], "snapshots", &b, &s))
         return cli_fail(x);
     if (args_flag(a, "json"))
         json_print(s);
@@ -52,31 +52,17 @@ static int take(struct cli *x, struct args *a, const char *id)
     return 0;
 }
 
-static int put(struct cli *x, struct args *a)
+static int exec_put(struct cli *x, struct args *a)
 {
     auto_buf b = {0};
     struct jw w;
     jw_init(&w, &b);
     jw_obj(&w);
-    jw_kv_str(&w, "snapshot", a->v[1]);
+    jw_kv_str(&w, "snapshot", a->v[0]);
     if (args_str(a, "path", NULL))
         jw_kv_str(&w, "path", args_str(a, "path", NULL));
     jw_end(&w);
-    return on_sandbox(x, a->v[2], "restore", &b, NULL) ? cli_fail(x) : 0;
-}
-
-static int exec_snapshot(struct cli *x, struct args *a)
-{
-    static const struct { const char *name; int min, max; int (*fn)(struct cli *x, struct args *a); } verb[] = {
-        {"create", 1, 1, NULL}, {"put", 2, 2, put}, {"export", 1, 1, snapshot_export}, {"import", 1, 1, snapshot_import}, {"trust", 0, 2, snapshot_trust}, {"distrust", 1, 1, snapshot_distrust}};
-    for (size_t i = 0; i < sizeof verb / sizeof *verb; i++) {
-        if (strcmp(a->v[0], verb[i].name))
-            continue;
-        if (a->n - 1 < verb[i].min || a->n - 1 > verb[i].max)
-            return cli_usage(x, "snapshot %s: see `hutch snapshot --help`", verb[i].name);
-        return verb[i].fn ? verb[i].fn(x, a) : take(x, a, a->v[1]);
-    }
-    return a->n == 1 ? take(x, a, a->v[0]) : cli_usage(x, "snapshot: '%.40s' is not create, put, export, import, trust or distrust", a->v[0]);
+    return on_sandbox(x, a->v[1], "restore", &b, NULL) ? cli_fail(x) : 0;
 }
 
 /* ---- list, as the tree it is ---- */
@@ -124,25 +110,21 @@ static void put_tree(struct table *t, struct json *list, const char *parent, int
     }
 }
 
-static int remove_all(struct cli *x, struct args *a)
+static int rm_one(struct cli *x, struct args *a, const char *name, void *ctx)
 {
-    int rc = 0;
-    for (int i = 1; i < a->n; i++) {
-        auto_free char *t = url("/v1/snapshots/{}", a->v[i]);
-        x->hint[0] = 0;
-        if (api_call(x, "DELETE", t, NULL, NULL))
-            rc = cli_fail(x);
-    }
-    return rc;
+    auto_free char *t = url("/v1/snapshots/{}", name);
+    (void)a, (void)ctx;
+    if (api_call(x, "DELETE", t, NULL, NULL))
+        return -1;
+    said(name, "removed");
+    return 0;
 }
 
-static int exec_snapshots(struct cli *x, struct args *a)
+static int exec_rm(struct cli *x, struct args *a) { return each_arg(x, a, rm_one, NULL); }
+
+static int exec_ls(struct cli *x, struct args *a)
 {
     static const char *const heads[] = {"ID", "NAME", "OF", "ISOLATION", ">MEMORY", ">DISK", ">USERS", "AGE", "EXPIRES", NULL};
-    if (a->n && strcmp(a->v[0], "rm"))
-        return cli_usage(x, "snapshots: '%.40s' is not rm", a->v[0]);
-    if (a->n)
-        return a->n > 1 ? remove_all(x, a) : cli_usage(x, "snapshots rm: which?");
     auto_free char *target = url("/v1/snapshots?limit=1000");
     url_arg(&target, "sandbox", args_str(a, "of", NULL));
     auto_json j = NULL;
@@ -159,7 +141,22 @@ static int exec_snapshots(struct cli *x, struct args *a)
     return 0;
 }
 
-/* ---- what is held ---- */
+/* The old spelling of snapshot ls and snapshot rm. */
+static int exec_snapshots(struct cli *x, struct args *a)
+{
+    if (!a->n)
+        return exec_ls(x, a);
+    if (strcmp(a->v[0], "rm"))
+        return cli_usage(x, "snapshots: unknown verb '%.40s'; see `hutch snapshot --help`",
+                         a->v[0]);
+    if (a->n == 1)
+        return cli_usage(x, "snapshots rm: needs the name or id of a snapshot");
+    struct args rest = *a;
+    rest.n--, rest.v++;
+    return exec_rm(x, &rest);
+}
+
+/* ---- disk use ---- */
 static int exec_usage(struct cli *x, struct args *a)
 {
     static const char *const heads[] = {"TENANT", ">SNAPSHOTS", ">BYTES", ">PAUSED", ">BYTES", ">ALL", ">LIMIT", NULL};
@@ -236,32 +233,49 @@ static int exec_fork(struct cli *x, struct args *a)
             print_id(jget_str(sb, "id", ""));
         if (!bad)
             continue;
-        (void)err_set(&x->err, E_INTERNAL, "%.200s", jget_str(bad, "message", "a copy failed"));
+        (void)err_set(&x->err, E_INTERNAL, "%.200s", jget_str(bad, "message", "a fork failed"));
         x->hint[0] = 0;
         rc = cli_fail(x);
     }
     return rc;
 }
 
-static const struct opt fork_opts[] = {{"count", 'n', 's', "N", "how many (1)", NULL},
-                                       {"timeout", 0, 's', "S", "let them live S seconds (or 5m, 1h30m); as it was created with otherwise", NULL},
+static const struct opt fork_opts[] = {{"count", 'n', 's', "N", "how many copies (1)", NULL},
+                                       {"timeout", 0, 's', "S", "lifetime of the copies: seconds, or 5m, 1h30m (default: that of the original)", NULL},
                                        OPT_JSON,
                                        OPT_END};
-static const struct opt snap_opts[] = {{"name", 'n', 's', "NAME", "a name for it", NULL},
-                                       {"files-only", 0, 'f', NULL, "keep its files only; what is made of it boots", NULL},
-                                       {"expires", 0, 's', "S", "delete it after S seconds (or 5m, 2d)", NULL},
-                                       {"keep", 0, 's', "N", "afterwards keep only the newest N nameless ones of this sandbox", NULL},
-                                       {"path", 0, 's', "DIR", "of one directory alone; put: where it goes (where it lay)", NULL},
-                                       {"output", 'o', 's', "FILE", "export: where the pack goes (standard output)", "@file"},
-                                       OPT_JSON,
-                                       OPT_END};
+static const struct opt create_opts[] = {
+    {"name", 'n', 's', "NAME", "a name to use instead of the id", NULL},
+    {"files-only", 0, 'f', NULL, "keep the files only; sandboxes created from it boot", NULL},
+    {"expires", 0, 's', "S", "delete it after S seconds (or 5m, 2d)", NULL},
+    {"keep", 0, 's', "N", "afterwards keep only the newest N unnamed snapshots of this sandbox",
+     NULL},
+    {"path", 0, 's', "DIR", "keep only this directory", NULL},
+    OPT_JSON,
+    OPT_END};
+static const struct opt put_opts[] = {
+    {"path", 0, 's', "DIR", "where to put it (default: where it was)", NULL}, OPT_END};
+static const struct opt export_opts[] = {
+    {"output", 'o', 's', "FILE", "write to this file (default: standard output)", "@file"},
+    OPT_END};
+static const struct opt import_opts[] = {
+    {"name", 'n', 's', "NAME", "another name than the file has", NULL}, OPT_JSON, OPT_END};
+static const struct opt json_opts[] = {OPT_JSON, OPT_END};
 static const struct opt list_opts[] = {{"of", 0, 's', "ID", "only of this sandbox", "@id"}, OPT_JSON, OPT_END};
-static const struct opt back_opts[] = {{"files-only", 0, 'f', NULL, "leave the snapshot's memory out: it boots on the files", NULL}, OPT_JSON, OPT_END};
+static const struct opt back_opts[] = {{"files-only", 0, 'f', NULL, "do not restore the memory: boot from the files", NULL}, OPT_JSON, OPT_END};
 #define ONE_ID .min = 1, .max = 1, .words = "@id"
 const struct cmd cmd_fork = {.name = "fork", .usage = "ID [-n N]", .help = "copy a running sandbox and print the copies' ids", .opts = fork_opts, ONE_ID, .exec = exec_fork};
-const struct cmd cmd_snapshot = {.name = "snapshot", .usage = "[create] ID [--name N] [--path DIR] | put NAME ID [--path DIR] | export NAME [-o FILE] | import FILE [--name N] | trust [NAME KEY] | distrust NAME",
-                                 .help = "keep the state of a sandbox; carry it to another hutch as a signed file", .opts = snap_opts, .min = 1, .max = 3, .words = "@id", .exec = exec_snapshot};
-const struct cmd cmd_snapshots = {.name = "snapshots", .usage = "[rm NAME…]", .help = "list snapshots as a tree; rm deletes some", .opts = list_opts, .max = -1, .exec = exec_snapshots};
+static const struct cmd s_create = {.name = "create", .usage = "ID [--name N] [--path DIR]", .help = "take a snapshot of a sandbox and print its id", .opts = create_opts, ONE_ID, .exec = exec_create};
+static const struct cmd s_ls = {.name = "ls", .usage = "[--of ID]", .help = "list snapshots as a tree", .opts = list_opts, .exec = exec_ls};
+static const struct cmd s_rm = {.name = "rm", .usage = "NAME…", .help = "delete snapshots", .min = 1, .max = -1, .words = "@snapshot", .exec = exec_rm};
+static const struct cmd s_put = {.name = "put", .usage = "NAME ID [--path DIR]", .help = "put the snapshot of a directory into a sandbox", .opts = put_opts, .min = 2, .max = 2, .words = "@snapshot;@id", .exec = exec_put};
+static const struct cmd s_export = {.name = "export", .usage = "NAME [-o FILE]", .help = "write a snapshot and all it needs as one signed file", .opts = export_opts, .min = 1, .max = 1, .words = "@snapshot", .exec = snapshot_export};
+static const struct cmd s_import = {.name = "import", .usage = "FILE|- [--name N]", .help = "create a snapshot from such a file", .opts = import_opts, .min = 1, .max = 1, .words = "@file", .exec = snapshot_import};
+static const struct cmd s_trust = {.name = "trust", .usage = "[NAME KEY]", .help = "list the keys whose files may be imported, or add one", .opts = json_opts, .max = 2, .exec = snapshot_trust};
+static const struct cmd s_distrust = {.name = "distrust", .usage = "NAME", .help = "remove a trusted key", .min = 1, .max = 1, .exec = snapshot_distrust};
+static const struct cmd *const subs[] = {&s_create, &s_ls, &s_rm, &s_put, &s_export, &s_import, &s_trust, &s_distrust, NULL};
+const struct cmd cmd_snapshot = {.name = "snapshot", .usage = "create|ls|rm|put|export|import|trust|distrust …", .help = "take, list, delete and transfer snapshots of sandboxes", .sub = subs};
+const struct cmd cmd_snapshots = {.name = "snapshots", .usage = "[rm NAME…]", .help = "the same as snapshot ls and snapshot rm", .opts = list_opts, .max = -1, .words = "rm;@snapshot", .exec = exec_snapshots};
 static const struct opt usage_opts[] = {OPT_JSON, OPT_END};
-const struct cmd cmd_usage = {.name = "usage", .usage = "", .help = "what snapshots and paused sandboxes take on disk, by tenant", .opts = usage_opts, .exec = exec_usage};
-const struct cmd cmd_rollback = {.name = "rollback", .usage = "ID SNAPSHOT", .help = "make a running sandbox what it was in one of its snapshots", .opts = back_opts, .min = 2, .max = 2, .words = "@id", .exec = exec_rollback};
+const struct cmd cmd_usage = {.name = "usage", .usage = "", .help = "disk space used by snapshots and paused sandboxes, by tenant", .opts = usage_opts, .exec = exec_usage};
+const struct cmd cmd_rollback = {.name = "rollback", .usage = "ID SNAPSHOT", .help = "return a running sandbox to one of its snapshots", .opts = back_opts, .min = 2, .max = 2, .words = "@id;@snapshot", .exec = exec_rollback};

@@ -29,7 +29,7 @@ static int temp_file(struct err *e)
     int fd = open(dir && *dir ? dir : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (fd < 0)
         fd = memfd_create("hutch-body", MFD_CLOEXEC);
-    return fd < 0 ? err_sys(e, errno, "cannot make a temporary file") : fd;
+    return fd < 0 ? err_sys(e, errno, "cannot create a temporary file") : fd;
 }
 
 static int append_file(int out, int in, struct err *e)
@@ -177,25 +177,20 @@ static int exec_show(struct cli *x, struct args *a)
     return 0;
 }
 
-static int exec_rm(struct cli *x, struct args *a)
+static int rm_one(struct cli *x, struct args *a, const char *name, void *ctx)
 {
-    int rc = 0;
-    for (int i = 0; i < a->n; i++) {
-        auto_free char *t = url("/v1/templates/{}", a->v[i]);
-        x->hint[0] = 0;
-        if (api_call(x, "DELETE", t, NULL, NULL)) {
-            int k = cli_fail(x);
-            rc = rc ? rc : k;
-        }
-    }
-    return rc;
+    auto_free char *t = url("/v1/templates/{}", name);
+    (void)a, (void)ctx;
+    return api_call(x, "DELETE", t, NULL, NULL);
 }
+
+static int exec_rm(struct cli *x, struct args *a) { return each_arg(x, a, rm_one, NULL); }
 
 static const struct opt json_opts[] = {OPT_JSON, OPT_END};
 static const struct opt build_opts[] = {{"file", 'f', 's', "RECIPE", "a recipe file; - reads it from standard input", "@file"},
-                                        {"context", 'c', 's', "DIR", "the folder COPY takes from", "@file"},
+                                        {"context", 'c', 's', "DIR", "the directory that COPY reads from", "@file"},
                                         {"net", 0, 's', "MODE", "what RUN steps may reach: none, open or allow=host,@preset,… (none)", "none open allow="},
-                                        {"builtin", 0, 's', "NAME", "a built-in recipe (default: the one called like the template)", "base code-interpreter isolate"},
+                                        {"builtin", 0, 's', "NAME", "a built-in recipe (default: the one with the template's name)", "base code-interpreter isolate"},
                                         {"force", 0, 'f', NULL, "build again even if nothing changed", NULL},
                                         OPT_JSON,
                                         OPT_END};
@@ -203,6 +198,6 @@ static const struct cmd t_build = {.name = "build", .usage = "NAME [-f RECIPE [-
 static const struct cmd t_ls = {.name = "ls", .usage = "", .help = "list templates", .opts = json_opts, .exec = exec_ls};
 static const struct cmd t_show = {.name = "show", .usage = "NAME", .help = "show a template", .opts = json_opts, .min = 1, .max = 1, .words = "@template", .exec = exec_show};
 static const struct cmd t_rm = {.name = "rm", .usage = "NAME…", .help = "remove templates", .min = 1, .max = -1, .words = "@template", .exec = exec_rm};
-static const struct cmd t_import = {.name = "import", .usage = "NAME FILE|-", .help = "make a template from an OCI layout or docker-archive tar", .opts = json_opts, .min = 2, .max = 2, .words = "@file", .exec = exec_import};
+static const struct cmd t_import = {.name = "import", .usage = "NAME FILE|-", .help = "create a template from an OCI layout or docker-archive tar", .opts = json_opts, .min = 2, .max = 2, .words = "@template;@file", .exec = exec_import};
 static const struct cmd *const subs[] = {&t_build, &t_ls, &t_show, &t_rm, &t_import, NULL};
-const struct cmd cmd_template = {.name = "template", .usage = "build|ls|show|rm|import", .help = "what sandboxes start from", .sub = subs};
+const struct cmd cmd_template = {.name = "template", .usage = "build|ls|show|rm|import", .help = "manage templates, which sandboxes start from", .sub = subs};

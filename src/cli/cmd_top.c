@@ -60,7 +60,7 @@ static int look_once(struct cli *x, struct map *before, bool live, int64_t every
         add_row(x, t, json_at(list, i), before);
     auto_buf out = {0};
     if (live)
-        buf_printf(&out, "\033[H\033[2J%zu sandboxes, every %lld s, ^C ends\n\n", json_len(list), (long long)every_s);
+        buf_printf(&out, "\033[H\033[2J%zu sandboxes, every %lld s, ^C quits\n\n", json_len(list), (long long)every_s);
     table_render(t, out_colour(stdout), &out);
     table_free(t);
     (void)fwrite(out.p, 1, out.n, stdout);
@@ -143,7 +143,7 @@ static int exec_metrics(struct cli *x, struct args *a)
     return 0;
 }
 
-static const struct opt top_opts[] = {{"interval", 'i', 's', "S", "seconds between two looks (2)", NULL}, {"once", '1', 'f', NULL, "one table, then end", NULL}, OPT_JSON, OPT_END};
+static const struct opt top_opts[] = {{"interval", 'i', 's', "S", "seconds between updates (2)", NULL}, {"once", '1', 'f', NULL, "print one table and exit", NULL}, OPT_JSON, OPT_END};
 static const struct opt json_opts[] = {OPT_JSON, OPT_END};
-const struct cmd cmd_top = {.name = "top", .usage = "[options]", .help = "what the sandboxes use, live", .opts = top_opts, .exec = exec_top};
-const struct cmd cmd_metrics = {.name = "metrics", .usage = "ID", .help = "what one sandbox uses", .opts = json_opts, .min = 1, .max = 1, .words = "@id", .exec = exec_metrics};
+const struct cmd cmd_top = {.name = "top", .usage = "[options]", .help = "show what sandboxes use, live", .opts = top_opts, .exec = exec_top};
+const struct cmd cmd_metrics = {.name = "metrics", .usage = "ID", .help = "show what one sandbox uses", .opts = json_opts, .min = 1, .max = 1, .words = "@id", .exec = exec_metrics};

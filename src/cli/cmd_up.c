@@ -12,12 +12,12 @@
 static int exec_up(struct cli *x, struct args *a)
 {
     if (!x->local)
-        return cli_usage(x, "hutch up starts the daemon of this machine; unset HUTCH_URL");
+        return cli_usage(x, "up starts the daemon of this machine; unset HUTCH_URL");
     auto_json h = NULL;
     bool was = daemon_answers(x, &h);
     if (args_flag(a, "foreground")) {
         if (was)
-            return (void)err_set(&x->err, E_CONFLICT, "hutchd already runs, pid %lld", (long long)jget_i64(h, "pid", 0)), cli_fail(x);
+            return (void)err_set(&x->err, E_CONFLICT, "hutchd is already running, pid %lld", (long long)jget_i64(h, "pid", 0)), cli_fail(x);
         auto_free char *prog = daemon_find(x);
         if (!prog)
             return cli_fail(x);
@@ -27,13 +27,13 @@ static int exec_up(struct cli *x, struct args *a)
     }
     if (!was && (daemon_start(x, true) || !daemon_answers(x, &h))) {
         if (x->err.code == E_OK)
-            (void)err_set(&x->err, E_UNAVAILABLE, "hutchd started and went away again");
+            (void)err_set(&x->err, E_UNAVAILABLE, "hutchd started and exited again");
         return cli_fail(x);
     }
     if (args_flag(a, "json"))
         json_print(h);
     else
-        (void)printf("hutchd %s %s, pid %lld, socket %s/hutch.sock\n", jget_str(h, "version", "?"), was ? "already runs" : "started",
+        (void)printf("hutchd %s %s, pid %lld, socket %s/hutch.sock\n", jget_str(h, "version", "?"), was ? "is already running" : "started",
                      (long long)jget_i64(h, "pid", 0), x->run);
     return 0;
 }
@@ -43,7 +43,7 @@ static int exec_down(struct cli *x, struct args *a)
     x->no_start = true;
     auto_json h = NULL;
     if (!daemon_answers(x, &h) && x->local) {
-        (void)fprintf(stderr, "hutch: hutchd does not run\n");
+        (void)fprintf(stderr, "hutch: hutchd is not running\n");
         return 0;
     }
     auto_buf b = {0};

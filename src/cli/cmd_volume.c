@@ -80,14 +80,14 @@ static int exec_rm(struct cli *x, struct args *a)
 }
 
 static const struct opt create_opts[] = {
-    {"size", 0, 's', "MIB", "how much fits in, in MiB (10240)", NULL},
-    {"inodes", 0, 's', "N", "how many files fit in (one per 16 KiB)", NULL},
+    {"size", 0, 's', "MIB", "capacity in MiB (10240)", NULL},
+    {"inodes", 0, 's', "N", "maximum number of files (one per 16 KiB)", NULL},
     OPT_JSON,
     OPT_END,
 };
 static const struct opt json_opts[] = {OPT_JSON, OPT_END};
-static const struct cmd v_create = {.name = "create", .usage = "NAME", .help = "make a volume", .opts = create_opts, .min = 1, .max = 1, .exec = exec_create};
+static const struct cmd v_create = {.name = "create", .usage = "NAME", .help = "create a volume", .opts = create_opts, .min = 1, .max = 1, .exec = exec_create};
 static const struct cmd v_ls = {.name = "ls", .usage = "", .help = "list volumes", .opts = json_opts, .exec = exec_ls};
-static const struct cmd v_rm = {.name = "rm", .usage = "NAME…", .help = "delete volumes that no sandbox has", .min = 1, .max = -1, .exec = exec_rm};
+static const struct cmd v_rm = {.name = "rm", .usage = "NAME…", .help = "delete volumes that no sandbox uses", .min = 1, .max = -1, .words = "@volume", .exec = exec_rm};
 static const struct cmd *const subs[] = {&v_create, &v_ls, &v_rm, NULL};
-const struct cmd cmd_volume = {.name = "volume", .usage = "create|ls|rm", .help = "storage that outlives sandboxes", .sub = subs};
+const struct cmd cmd_volume = {.name = "volume", .usage = "create|ls|rm", .help = "manage storage that outlives sandboxes", .sub = subs};

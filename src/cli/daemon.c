@@ -47,6 +47,10 @@ char *daemon_find(struct cli *x)
             strcpy(slash + 1, "hutchd"); /* eight bytes were kept free */
             if (!access(self, X_OK))
                 return xstrdup(self);
+            auto_free char *sbin =
+                xasprintf("%.*s/../sbin/hutchd", (int)(slash - self), self); /* installed */
+            if (!access(sbin, X_OK))
+                return take_ptr(&sbin);
         }
     }
     const char *path = getenv("PATH");
@@ -59,7 +63,7 @@ char *daemon_find(struct cli *x)
         if (!access(p, X_OK))
             return take_ptr(&p);
     }
-    (void)err_set(&x->err, E_UNAVAILABLE, "hutchd is neither beside hutch nor in PATH");
+    (void)err_set(&x->err, E_UNAVAILABLE, "hutchd is not next to hutch and not in PATH");
     (void)snprintf(x->hint, sizeof x->hint, "build it with `make`, or install it with `make install`");
     return NULL;
 }
@@ -77,7 +81,24 @@ static int make_dirs(const char *path, mode_t mode)
     return mkdir(p, mode) && errno != EEXIST ? -1 : 0;
 }
 
-static bool show_log_tail(const char *path, off_t from)
+/* What the last ERROR line says, without its time and level. */
+static void last_error(const char *text, size_t n, char *out, size_t cap)
+{
+    static const char mark[] = " ERROR hutchd: ";
+    for (size_t at = 0; at < n;) {
+        const char *nl = memchr(text + at, '\n', n - at);
+        size_t k = nl ? (size_t)(nl - text) - at : n - at;
+        const char *m = memmem(text + at, k, mark, sizeof mark - 1);
+        if (m)
+            esc_text(
+                (struct str){m + sizeof mark - 1, (size_t)(text + at + k - (m + sizeof mark - 1))},
+                out, cap);
+        at += k + 1;
+    }
+}
+
+/* Shows the end of the log; *why gets the reason, if the log has one. */
+static bool show_log_tail(const char *path, off_t from, char *why, size_t cap)
 {
     auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
     struct stat st;
@@ -96,6 +117,7 @@ static bool show_log_tail(const char *path, off_t from)
     size_t at = n, lines = 0;
     while (at > 0 && !(text[at - 1] == '\n' && ++lines == LOG_LINES))
         at--;
+    last_error(text, n, why, cap);
     auto_buf out = {0};
     for (size_t i = at; i < n;) {
         const char *nl = memchr(text + i, '\n', n - i);
@@ -136,9 +158,13 @@ static int wait_ready(struct cli *x, pid_t pid, const char *log, off_t log_from)
             died = now;
         /* Dead, but another one may just have won the race for the socket: look a moment longer. */
         if ((died && now - died > NS_PER_S) || now > deadline) {
-            (void)err_set(&x->err, E_UNAVAILABLE, died ? "hutchd ended while starting" : "hutchd started but does not answer");
-            if (!show_log_tail(log, log_from) || !died) /* else the reason was just shown */
+            char why[180] = "";
+            bool shown = show_log_tail(log, log_from, why, sizeof why);
+            (void)err_set(&x->err, E_UNAVAILABLE, "%s%s%s", died ? "hutchd did not start" : "hutchd started but does not answer", *why ? ": " : "", why);
+            if (!shown || !died) /* else the reason was just shown */
                 (void)snprintf(x->hint, sizeof x->hint, "`hutch up --foreground` shows what it does; its log is %.160s", log);
+            else
+                (void)snprintf(x->hint, sizeof x->hint, "`hutch doctor` checks this host");
             return -1;
         }
         (void)usleep(20000);
@@ -152,9 +178,9 @@ int daemon_start(struct cli *x, bool quiet)
         return -1;
     auto_free char *logdir = xasprintf("%s/log", x->home), *log = xasprintf("%s/log/hutchd.log", x->home), *lock = xasprintf("%s/start.lock", x->run);
     if (make_dirs(x->home, 0700) || make_dirs(logdir, 0700))
-        return err_sys(&x->err, errno, "cannot make the state folder %s", x->home);
+        return err_sys(&x->err, errno, "cannot create the state directory %s", x->home);
     if (make_dirs(x->run, 0755))
-        return err_sys(&x->err, errno, "cannot make the run folder %s", x->run);
+        return err_sys(&x->err, errno, "cannot create the run directory %s", x->run);
     auto_fd lockfd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (lockfd < 0 || flock(lockfd, LOCK_EX))
         return err_sys(&x->err, errno, "cannot lock %s", lock);
@@ -185,6 +211,30 @@ int daemon_start(struct cli *x, bool quiet)
     return wait_ready(x, pid, log, log_from);
 }
 
+int daemon_doctor(struct cli *x, struct json **ret)
+{
+    auto_free char *prog = daemon_find(x);
+    int p[2];
+    if (!prog)
+        return -1;
+    if (pipe2(p, O_CLOEXEC))
+        return err_sys(&x->err, errno, "pipe");
+    pid_t pid = fork();
+    if (!pid) {
+        if (dup2(p[1], STDOUT_FILENO) >= 0)
+            execl(prog, "hutchd", "--doctor", (char *)NULL);
+        _exit(127);
+    }
+    (void)close(p[1]);
+    size_t n = 0;
+    auto_free char *text = pid > 0 ? fd_slurp(p[0], 1u << 20, &n) : NULL;
+    (void)close(p[0]);
+    if (pid > 0)
+        (void)waitpid(pid, NULL, 0);
+    *ret = text ? json_parse_obj(text, n, NULL) : NULL;
+    return *ret ? 0 : err_set(&x->err, E_UNAVAILABLE, "hutchd --doctor gave no answer");
+}
+
 static bool process_lives(int64_t pid) /* a zombie does not: its parent may be slow to look */
 {
     char path[48], text[512];
@@ -203,7 +253,7 @@ int daemon_wait_gone(struct cli *x, int64_t pid, int64_t ns)
     int64_t deadline = clock_mono() + ns;
     while (daemon_answers(x, NULL) || process_lives(pid)) {
         if (clock_mono() > deadline)
-            return err_set(&x->err, E_TIMEOUT, "hutchd is still there after %lld s", (long long)(ns / NS_PER_S));
+            return err_set(&x->err, E_TIMEOUT, "hutchd is still running after %lld s", (long long)(ns / NS_PER_S));
         (void)usleep(20000);
     }
     return 0;

@@ -8,9 +8,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-struct show { struct cli *x; const char *dir; int pictures, status; bool ended; };
+struct show {
+    struct cli *x;
+    const char *dir;
+    int pictures, status;
+    bool ended, unsaved;
+};
 
 static void raw(FILE *f, struct json *ev, const char *key)
 {
@@ -47,7 +53,8 @@ static void save(struct show *w, const char *base64, const char *ext)
             break;
     }
     if (fd < 0 || write(fd, b.p, b.n) != (ssize_t)b.n)
-        (void)fprintf(stderr, "hutch: cannot save %s: %s\n", path, strerror(errno));
+        (void)fprintf(stderr, "hutch: cannot save %s: %s\n", path, strerror(errno)),
+            w->unsaved = true;
     else
         (void)fprintf(stderr, "hutch: saved %s\n", !strncmp(path, "./", 2) ? path + 2 : path);
     if (fd >= 0)
@@ -131,6 +138,10 @@ int eval_show(struct cli *x, struct args *a, const char *id, const char *languag
     auto_buf body = {0};
     struct jw j;
     struct str line;
+    if (mkdir(w.dir, 0777) && errno != EEXIST) {
+        (void)err_sys(&x->err, errno, "cannot create the directory '%.100s'", w.dir);
+        return cli_fail(x);
+    }
     jw_init(&j, &body);
     jw_obj(&j);
     jw_kv_str(&j, "code", code);
@@ -150,8 +161,9 @@ int eval_show(struct cli *x, struct args *a, const char *id, const char *languag
     if (got == LINES_BROKEN)
         return cli_fail(x);
     if (!w.ended) {
-        (void)err_set(&x->err, E_UNAVAILABLE, "the server's answer ended before the cell did");
+        (void)err_set(&x->err, E_UNAVAILABLE,
+                      "the server closed the stream before the cell finished");
         return cli_fail(x);
     }
-    return w.status;
+    return w.unsaved && !w.status ? 74 /* EX_IOERR */ : w.status;
 }

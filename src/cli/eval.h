@@ -4,7 +4,10 @@
 #include "cli/args.h"
 #include "cli/client.h"
 
-#define EVAL_OPTS {"save", 0, 's', "DIR", "where pictures go (.)", "@file"}
+#define EVAL_OPTS \
+    { \
+        "save", 0, 's', "DIR", "directory for pictures; created if missing (.)", "@file" \
+    }
 
 /* Without --template: code-interpreter if that is built, so that a fresh sandbox has all the languages. */
 void eval_template(struct cli *x, struct args *a);

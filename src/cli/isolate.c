@@ -37,7 +37,7 @@ static int refuse_others(struct cli *x, const struct args *a)
         for (size_t k = 0; k < sizeof fine / sizeof *fine; k++)
             ok |= !strcmp(a->set[i].opt->name, fine[k]);
         if (!ok)
-            return err_set(&x->err, E_INVALID, "--%s means nothing in an isolate: it has no files, network, users or life of its own", a->set[i].opt->name);
+            return err_set(&x->err, E_INVALID, "--%s has no effect in an isolate, which has no files, network, users or lifetime", a->set[i].opt->name);
     }
     return 0;
 }
@@ -162,7 +162,7 @@ int isolate_run(struct cli *x, struct args *a, const char *language, struct str 
         value.n = json_extent((struct str){value.p, answer.n - (sizeof head - 1)});
     const char *rest = value.p + value.n;
     if (!value.n || *rest != ',') {
-        (void)err_set(&x->err, E_INTERNAL, "the server's answer is of another form");
+        (void)err_set(&x->err, E_INTERNAL, "the server's response is malformed");
         return cli_fail(x);
     }
     auto_buf text = {0};
@@ -170,7 +170,7 @@ int isolate_run(struct cli *x, struct args *a, const char *language, struct str 
     buf_puts(&text, rest + 1);
     auto_json r = json_parse(text.p, text.n, &x->err);
     if (!r) {
-        (void)err_wrap(&x->err, "the server's answer");
+        (void)err_wrap(&x->err, "the server's response");
         return cli_fail(x);
     }
     put_stream(stdout, r, "stdout", "stdout_base64");

@@ -4,7 +4,7 @@
 #include "cli/args.h"
 
 #define ISOLATE_OPTS                                                                                                                             \
-    {"input", 0, 's', "JSON", "what the program finds as `input`; - reads it from standard input (isolate)", NULL},                             \
+    {"input", 0, 's', "JSON", "value of `input` in the program; -: read it from standard input (isolate)", NULL},                             \
         {"function", 0, 's', "NAME", "call this function of the program with the input (isolate)", NULL}
 
 bool isolate_asked(const struct args *a); /* --isolation isolate */

@@ -3,10 +3,12 @@
  * prints one line to stderr and exits 64. */
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/conf.h"
 #include "base/log.h"
 #include "cli/args.h"
 #include "cli/cli.h"
 #include "cli/cmds.h"
+#include "cli/hint.h"
 #include "cli/out.h"
 #include <errno.h>
 #include <signal.h>
@@ -19,14 +21,17 @@ static const struct { const char *title; const struct cmd *list[16]; } groups[] 
     {"one-shot", {&cmd_run, &cmd_eval}},
     {"sandboxes", {&cmd_create, &cmd_ls, &cmd_info, &cmd_kill, &cmd_timeout, &cmd_keepalive, &cmd_pause, &cmd_resume, &cmd_recover, &cmd_fork, &cmd_snapshot, &cmd_snapshots, &cmd_usage, &cmd_rollback}},
     {"inside", {&cmd_exec, &cmd_sh, &cmd_cp, &cmd_ps, &cmd_logs, &cmd_metrics, &cmd_net, &cmd_egress, &cmd_url}},
-    {"host", {&cmd_up, &cmd_down, &cmd_template, &cmd_volume, &cmd_secret, &cmd_key, &cmd_top, &cmd_events, &cmd_doctor, &cmd_bench, &cmd_mcp, &cmd_completion, &cmd_version, &cmd_help_verb}},
+    {"host", {&cmd_up, &cmd_down, &cmd_template, &cmd_volume, &cmd_secret, &cmd_key, &cmd_top, &cmd_events, &cmd_doctor, &cmd_bench, &cmd_completion, &cmd_version, &cmd_help_verb}},
 };
 
 const struct cmd *const cmds[] = {
     &cmd_up, &cmd_down, &cmd_run, &cmd_create, &cmd_ls, &cmd_info, &cmd_exec, &cmd_sh, &cmd_cp, &cmd_logs, &cmd_kill, &cmd_timeout, &cmd_keepalive, &cmd_ps,
     &cmd_pause, &cmd_resume, &cmd_recover, &cmd_fork, &cmd_snapshot, &cmd_snapshots, &cmd_usage, &cmd_rollback, &cmd_eval, &cmd_template, &cmd_volume, &cmd_key, &cmd_secret, &cmd_net, &cmd_url,
-    &cmd_metrics, &cmd_top, &cmd_events, &cmd_egress, &cmd_doctor, &cmd_bench, &cmd_mcp, &cmd_completion, &cmd_version, &cmd_help_verb, NULL,
+    &cmd_metrics, &cmd_top, &cmd_events, &cmd_egress, &cmd_doctor, &cmd_bench, &cmd_completion, &cmd_version, &cmd_help_verb, NULL,
 };
+
+/* For scripts and the build: they work, nothing lists them. */
+static const struct cmd *const hidden[] = {&cmd_complete, &cmd_man, NULL};
 
 int cli_fail(struct cli *x)
 {
@@ -34,7 +39,8 @@ int cli_fail(struct cli *x)
     (void)fprintf(stderr, "%shutch:%s %s\n", colour ? style_on(ST_BAD) : "", colour ? STYLE_OFF : "", x->err.msg);
     if (x->hint[0])
         (void)fprintf(stderr, "  hint: %s\n", x->hint);
-    return err_exit(x->err.code == E_OK ? E_INTERNAL : x->err.code);
+    int shell = cli_exit_of((enum err_why)x->err.why);
+    return shell ? shell : err_exit(x->err.code == E_OK ? E_INTERNAL : x->err.code);
 }
 
 int cli_usage(struct cli *x, const char *fmt, ...)
@@ -51,14 +57,14 @@ static void print(const struct buf *b) { (void)fwrite(b->p, 1, b->n, stdout); /*
 static void overview(void)
 {
     auto_buf b = {0};
-    buf_puts(&b, "hutch runs code you did not write in sandboxes.\n\nusage: hutch [--url URL] VERB [options] …\n");
+    buf_puts(&b, "hutch runs untrusted code in sandboxes.\n\nusage: hutch [--url URL] VERB [options] …\n");
     for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
         buf_printf(&b, "\n%s:\n", groups[g].title);
         for (int i = 0; i < 16 && groups[g].list[i]; i++)
             buf_printf(&b, "  %-12s %s\n", groups[g].list[i]->name, groups[g].list[i]->help);
     }
-    buf_puts(&b, "\n`hutch VERB --help` explains a verb. ID may be a sandbox name.\n"
-                 "environment: HUTCH_HOME, HUTCH_RUN (where state and sockets are), HUTCH_URL and HUTCH_API_KEY (another machine),\n"
+    buf_puts(&b, "\n`hutch VERB --help` explains a verb, with examples. ID is the id or the name of a sandbox.\n"
+                 "environment: HUTCH_HOME, HUTCH_RUN (directories of state and sockets), HUTCH_URL and HUTCH_API_KEY (another machine),\n"
                  "             HUTCH_NO_START=1 (never start the daemon), NO_COLOR\n");
     print(&b);
 }
@@ -67,11 +73,18 @@ static int unknown(struct cli *x, const struct cmd *const *list, const char *wha
 {
     char shown[96];
     esc_text(str_of(word), shown, sizeof shown);
-    const char *near = cmd_suggest(list, word);
+    const char *near = cmd_suggest(list, word), *answer = list == cmds ? cmd_foreign(word) : NULL;
+    if (answer) {
+        (void)snprintf(x->hint, sizeof x->hint, "%s", answer);
+        return cli_usage(x, "unknown verb '%s'", shown);
+    }
     if (near)
-        return cli_usage(x, "unknown %s '%s'; did you mean '%s'?", what, shown, near);
-    (void)snprintf(x->hint, sizeof x->hint, "`hutch help` lists the verbs");
-    return cli_usage(x, "unknown %s '%s'", what, shown);
+        return cli_usage(x, "unknown %s%s '%s'; did you mean '%s'?", list == cmds ? "" : what,
+                         list == cmds ? "verb" : " verb", shown, near);
+    (void)snprintf(x->hint, sizeof x->hint, "`hutch help%s%s` lists the verbs",
+                   list == cmds ? "" : " ", list == cmds ? "" : what);
+    return cli_usage(x, "unknown %s%s '%s'", list == cmds ? "" : what,
+                     list == cmds ? "verb" : " verb", shown);
 }
 
 static int run_cmd(struct cli *x, const struct cmd *c, const char *parent, int argc, char **argv)
@@ -93,7 +106,7 @@ static int run_cmd(struct cli *x, const struct cmd *c, const char *parent, int a
     }
     struct args a;
     if (args_parse(c, argc, argv, &a, &x->err)) {
-        (void)snprintf(x->hint, sizeof x->hint, "`hutch %s%s --help` shows what there is", parent, c->name);
+        (void)snprintf(x->hint, sizeof x->hint, "`hutch %s%s --help` shows its options", parent, c->name);
         return cli_fail(x);
     }
     if (a.help) {
@@ -123,18 +136,26 @@ static int exec_help(struct cli *x, struct args *a)
     print(&b);
     return 0;
 }
-const struct cmd cmd_help_verb = {.name = "help", .usage = "[VERB]", .help = "explain a verb", .max = 2, .words = "@verb", .exec = exec_help};
+const struct cmd cmd_help_verb = {.name = "help", .usage = "[VERB]", .help = "explain a verb", .max = 2, .words = "@verb;", .exec = exec_help};
 
-static char *env_or(const char *name, const char *def)
+/* HUTCH_HOME or HUTCH_RUN as hutchd will see it: of the environment, of its file of settings, or the default. */
+static char *place(const struct conf *c, const char *name, const char *def)
 {
-    const char *v = getenv(name);
-    return xstrdup(v && *v ? v : def);
+    const char *v = getenv(name), *file = conf_get(c, name);
+    return xstrdup(v && *v ? v : file && *file ? file : def);
+}
+static void places(struct cli *x)
+{
+    struct err e;
+    auto_conf c = {0};
+    (void)conf_load(&c, &e); /* hutchd says what is wrong with it */
+    x->home = place(&c, "HUTCH_HOME", CONF_HOME);
+    x->run = place(&c, "HUTCH_RUN", "/run/hutch");
 }
 
 static void cli_init(struct cli *x, const char *url)
 {
-    x->home = env_or("HUTCH_HOME", "/var/lib/hutch");
-    x->run = env_or("HUTCH_RUN", "/run/hutch");
+    places(x);
     if (!url || !*url)
         url = getenv("HUTCH_URL");
     x->local = !url || !*url;
@@ -178,6 +199,8 @@ int cli_main(int argc, char **argv)
         rc = EX_USAGE_CODE;
     } else {
         const struct cmd *c = cmd_find(cmds, argv[i]);
+        if (!c)
+            c = cmd_find(hidden, argv[i]);
         rc = c ? run_cmd(&x, c, "", argc - i, argv + i) : unknown(&x, cmds, "verb", argv[i]);
     }
     if (fflush(stdout) || ferror(stdout)) {

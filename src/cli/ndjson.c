@@ -46,7 +46,7 @@ enum lines_got lines_next(struct lines *l, int tick_ms, struct str *line, struct
             continue;
         }
         if (splitter_rest(&l->split) > LINE_MAX_BYTES) {
-            (void)err_set(e, E_TOO_LARGE, "the server sent a line without an end");
+            (void)err_set(e, E_TOO_LARGE, "the server sent a line that is too long");
             return LINES_BROKEN;
         }
         const struct http_head *h = http_client_head(l->c, e);

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 /* -- escaping -- */
@@ -105,7 +106,11 @@ enum style state_style(const char *s)
 /* -- tables -- */
 
 struct cell { char *text; enum style style; };
-struct table { const char *const *heads; size_t ncols, ncells, cap; struct cell *cell; };
+struct table {
+    const char *const *heads;
+    size_t ncols, ncells, cap, columns /* 0: any */;
+    struct cell *cell;
+};
 
 struct table *table_new(const char *const *heads)
 {
@@ -141,8 +146,57 @@ static void pad(struct buf *out, size_t n)
         buf_putc(out, ' ');
 }
 
+void table_fit(struct table *t, size_t columns) { t->columns = columns; }
+
+/* The widest columns give way, an ID never: it is there to be copied. */
+static void shrink(const struct table *t, size_t *width)
+{
+    enum { LEAST = 8 };
+    size_t total = 0;
+    for (size_t c = 0; c < t->ncols; c++)
+        total += width[c] + (c ? 2 : 0);
+    while (t->columns && total > t->columns) {
+        size_t widest = t->ncols;
+        for (size_t c = 0; c < t->ncols; c++) {
+            size_t head = strlen(t->heads[c]), least = head > LEAST ? head : LEAST;
+            if (width[c] > least && strcmp(t->heads[c], "ID") != 0 &&
+                (widest == t->ncols || width[c] > width[widest]))
+                widest = c;
+        }
+        if (widest == t->ncols)
+            return;
+        width[widest]--, total--;
+    }
+}
+
+/* text, or its beginning and "…" in at most width columns. */
+static void cut(const char *text, size_t width, struct buf *out)
+{
+    if (text_width(text) <= width) {
+        buf_puts(out, text);
+        return;
+    }
+    size_t n = 0, last = 0;
+    char head[8];
+    for (size_t w = 0; text[n]; n = last) {
+        uint32_t cp = 0;
+        last = n + utf8_take((const unsigned char *)text + n, strlen(text + n), &cp);
+        if (last == n)
+            last++;
+        (void)snprintf(head, sizeof head, "%.*s", (int)(last - n), text + n);
+        w += text_width(head);
+        if (w + 1 > width)
+            break;
+    }
+    buf_put(out, text, n);
+    buf_puts(out, "…");
+}
+
 static void put_cell(struct buf *out, const char *text, enum style st, bool right, bool lastcol, size_t width, bool colour)
 {
+    auto_buf room = {0};
+    cut(text, width, &room);
+    text = room.n ? room.p : "";
     size_t gap = width - text_width(text);
     if (right)
         pad(out, gap);
@@ -164,6 +218,7 @@ void table_render(const struct table *t, bool colour, struct buf *out)
         if (w > width[i % t->ncols])
             width[i % t->ncols] = w;
     }
+    shrink(t, width);
     for (size_t c = 0; c < t->ncols; c++) {
         bool right = t->heads[c][0] == '>';
         put_cell(out, t->heads[c] + right, ST_BOLD, right, c + 1 == t->ncols, width[c], colour);
@@ -188,6 +243,9 @@ void table_free(struct table *t)
 void table_print(struct table *t)
 {
     auto_buf b = {0};
+    struct winsize w = {0};
+    if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col >= 40)
+        table_fit(t, w.ws_col);
     table_render(t, out_colour(stdout), &b);
     (void)fwrite(b.p, 1, b.n, stdout); /* main checks stdout once, at the end */
     table_free(t);
@@ -208,6 +266,20 @@ void dur_format(int64_t ns, char out[24])
         (void)snprintf(out, 24, s / 60 % 60 ? "%lldh%02lldm" : "%lldh", (long long)(s / 3600), (long long)(s / 60 % 60));
     else
         (void)snprintf(out, 24, s / 3600 % 24 ? "%lldd%lldh" : "%lldd", (long long)(s / 86400), (long long)(s / 3600 % 24));
+}
+
+void ms_format(double ms, char out[24])
+{
+    if (ms < 0)
+        (void)snprintf(out, 24, "-");
+    else if (ms < 9.95)
+        (void)snprintf(out, 24, "%.1f ms", ms);
+    else if (ms < 999.5)
+        (void)snprintf(out, 24, "%.0f ms", ms);
+    else if (ms < 59950)
+        (void)snprintf(out, 24, "%.1f s", ms / 1000);
+    else
+        dur_format(ms < 1e15 ? (int64_t)(ms * 1e6) : INT64_MAX, out);
 }
 
 bool dur_parse(const char *s, int64_t *ret_s)

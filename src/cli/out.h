@@ -24,16 +24,18 @@ struct table;
 struct table *table_new(const char *const *heads); /* NULL-terminated; a head starting with '>' is right-aligned */
 void table_cell(struct table *t, enum style st, const char *text); /* NULL or "": "-"; rows fill left to right */
 void table_cellf(struct table *t, enum style st, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void table_fit(struct table *t, size_t columns); /* cut long cells so that a line has at most so many */
 void table_render(const struct table *t, bool colour, struct buf *out);
 void table_print(struct table *t); /* to stdout, then frees it */
 void table_free(struct table *t);
 
 void dur_format(int64_t ns, char out[24]);         /* "42s" "4m58s" "2h05m" "3d4h"; negative: "-" */
+void ms_format(double ms, char out[24]);           /* "3.2 ms" "850 ms" "22.6 s" "2m05s" */
 bool dur_parse(const char *s, int64_t *ret_s);     /* "90" "5m" "1h30m" "2d" */
 void bytes_format(int64_t n, char out[24]);        /* "512 B" "1.5 GiB"; negative: "-" */
 bool time_parse(struct str rfc3339, int64_t *ret_wall_ns);
 
-/* One line that redraws itself on a terminal; a line per new step otherwise, one a second at most. On stderr, never stdout. */
+/* One line that redraws itself on a terminal; otherwise a line per step, without what it counts. On stderr, never stdout. */
 struct progress {
     bool tty, colour, shown;
     int percent; /* -1: unknown */

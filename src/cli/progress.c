@@ -7,7 +7,6 @@
 
 #define BAR 20
 #define REDRAW_NS (100 * NS_PER_MS)
-#define LINE_NS NS_PER_S
 
 static void clear(struct progress *p)
 {
@@ -49,6 +48,15 @@ void progress_begin(struct progress *p)
     *p = (struct progress){.tty = isatty(STDERR_FILENO), .colour = out_colour(stderr), .percent = -1, .began = clock_mono()};
 }
 
+/* "unpacking: 3 MiB, 1114 files" is the step "unpacking". */
+static size_t step_name(const char *step)
+{
+    const char *count = step;
+    while ((count = strstr(count, ": ")) && !(count[2] >= '0' && count[2] <= '9'))
+        count += 2;
+    return count ? (size_t)(count - step) : strlen(step);
+}
+
 void progress_set(struct progress *p, int percent, const char *step)
 {
     if (percent >= 0)
@@ -59,17 +67,11 @@ void progress_set(struct progress *p, int percent, const char *step)
         draw(p);
         return;
     }
-    if (!p->step[0] || !strcmp(p->step, p->last))
-        return; /* a line per step, not per percent */
-    int64_t now = clock_mono();
-    if (p->last[0] && now - p->drawn < LINE_NS)
-        return; /* and of steps that fly by, one a second: this may be a build log someone keeps */
-    p->drawn = now;
-    (void)strcpy(p->last, p->step);
-    if (p->percent >= 0)
-        (void)fprintf(stderr, "[%3d%%] %s\n", p->percent, p->step);
-    else
-        (void)fprintf(stderr, "%s\n", p->step);
+    size_t n = step_name(p->step); /* a line per step: this may be a log that someone keeps */
+    if (!n || (strlen(p->last) == n && !strncmp(p->step, p->last, n)))
+        return;
+    (void)snprintf(p->last, sizeof p->last, "%.*s", (int)n, p->step);
+    (void)fprintf(stderr, "%s\n", p->last);
 }
 
 void progress_tick(struct progress *p)
@@ -81,7 +83,12 @@ void progress_tick(struct progress *p)
 void progress_line(struct progress *p, const char *line)
 {
     char shown[1024];
-    esc_text(str_of(line), shown, sizeof shown);
+    size_t n = strlen(line), from;
+    while (n && line[n - 1] == '\r')
+        n--;
+    for (from = n; from && line[from - 1] != '\r'; from--)
+        ; /* what a terminal would show last of a line that redraws itself */
+    esc_text((struct str){line + from, n - from}, shown, sizeof shown);
     clear(p);
     (void)fprintf(stderr, "%s\n", shown);
     if (p->tty && p->step[0])

@@ -159,6 +159,7 @@ int pty_run(struct cli *x, const char *id, int argc, char *const *argv, const ch
     auto_client c = api_open(x);
     if (!c)
         return -1;
+    api_about(x, t);
     if (http_client_ws(c, t, api_headers(x, NULL), &x->err)) {
         struct err first = x->err;
         auto_free char *look = url("/v1/sandboxes/{}", id); /* no such sandbox, no key: said better by a plain request */

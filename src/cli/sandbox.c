@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* -- create -- */
 
@@ -42,7 +43,9 @@ static int put_volumes(struct cli *x, struct jw *w, struct args *a)
     for (; v; v = args_list(a, "volume", &i)) {
         const char *colon = strchr(v, ':');
         if (!colon || colon == v || colon[1] != '/')
-            return err_set(&x->err, E_INVALID, "--volume wants NAME:/path or NAME:/path:ro");
+            return err_set(
+                &x->err, E_INVALID,
+                "--volume: must be NAME:/path or NAME:/path:ro, where NAME is a volume; directories of this machine cannot be mounted");
         size_t n = strlen(colon + 1);
         bool ro = n > 3 && !strcmp(colon + 1 + n - 3, ":ro");
         jw_obj(w);
@@ -132,7 +135,27 @@ void sandbox_kill_quiet(struct cli *x, const char *id)
     struct cli y = {.url = x->url, .key = x->key, .no_start = true};
     auto_free char *t = url("/v1/sandboxes/{}", id);
     if (api_call(&y, "DELETE", t, NULL, NULL) && y.err.code != E_NOT_FOUND)
-        (void)fprintf(stderr, "hutch: sandbox %s may still run: %s\n", id, y.err.msg);
+        (void)fprintf(stderr, "hutch: sandbox %s may still be running: %s\n", id, y.err.msg);
+}
+
+int each_arg(struct cli *x, struct args *a,
+             int (*one)(struct cli *x, struct args *a, const char *arg, void *ctx), void *ctx)
+{
+    int rc = 0;
+    for (int i = 0; i < a->n; i++) {
+        x->hint[0] = 0;
+        int k = one(x, a, a->v[i], ctx) ? cli_fail(x) : 0;
+        rc = rc ? rc : k;
+    }
+    return rc;
+}
+
+void said(const char *id, const char *what)
+{
+    char shown[128];
+    esc_text(str_of(id), shown, sizeof shown);
+    if (isatty(STDOUT_FILENO))
+        (void)printf("%s: %s\n", shown, what);
 }
 
 void sandbox_tier(struct json *sb, char out[48])

@@ -19,6 +19,11 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+bool at_terminal(struct args *a)
+{
+    return !args_str(a, "timeout", NULL) && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+}
+
 bool stdin_worth_forwarding(void)
 {
     struct stat st;
@@ -39,7 +44,7 @@ int json_env(struct cli *x, struct jw *w, const char *key, struct args *a, const
         if (kv == eq || !*kv || !value) {
             while (w->depth)
                 jw_end(w);
-            return err_set(&x->err, E_INVALID, "--%s wants NAME=VALUE", opt);
+            return err_set(&x->err, E_INVALID, "--%s: must be NAME=VALUE", opt);
         }
         jw_key_str(w, (struct str){kv, eq ? (size_t)(eq - kv) : strlen(kv)});
         jw_strz(w, value);
@@ -88,7 +93,7 @@ int exit_status(struct json *exit, bool quiet)
         return (int)(jget_i64(exit, "code", 1) & 0xff);
     if (!strcmp(kind, "timeout")) {
         if (!quiet)
-            (void)fprintf(stderr, "hutch: the command took longer than %.3g s and was killed\n", jget_f64(exit, "timeout_ms", 0) / 1000);
+            (void)fprintf(stderr, "hutch: the command took longer than %.10g s and was killed\n", jget_f64(exit, "timeout_ms", 0) / 1000);
         return 124;
     }
     if (!strcmp(kind, "oom")) {
@@ -188,6 +193,7 @@ static struct pump *pump_start(struct cli *x, const struct exec_run *r, int64_t 
     p->cut_fd = cut_fd;
     p->refs = 2;
     p->target = url("/v1/sandboxes/{}/processes/{}/stdin", r->id, num);
+    api_about(&p->x, p->target);
     pthread_mutex_init(&p->mu, NULL);
     pthread_t t;
     int rc = pthread_create(&t, NULL, pump_main, p);

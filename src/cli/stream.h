@@ -32,5 +32,8 @@ int exec_body(struct cli *x, const struct exec_req *q, struct buf *out);
 int exec_stream(struct cli *x, struct exec_run *r);
 /* EXIT object -> our exit status; a line on stderr for oom and timeout unless quiet. */
 int exit_status(struct json *exit, bool quiet);
+bool at_terminal(
+    struct args *
+        a); /* standard input and output are terminals: the command gets one. --timeout keeps to plain streams, whose end has a reason */
 bool stdin_worth_forwarding(void); /* not a terminal, not closed, not /dev/null */
 int json_env(struct cli *x, struct jw *w, const char *key, struct args *a, const char *opt); /* K=V options as an object */

@@ -65,23 +65,23 @@ static int parent_of(int root, char *name, char **last, struct err *e)
             break;
         if (strcmp(p, ".") != 0) {
             if (mkdirat(dir, p, 0755) && errno != EEXIST)
-                return err_sys(e, errno, "cannot make the folder %s", p);
+                return err_sys(e, errno, "cannot create the directory %s", p);
             int next = openat(dir, p, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
             if (next < 0)
-                return err_sys(e, errno, "cannot enter the folder %s", p);
+                return err_sys(e, errno, "cannot enter the directory %s", p);
             (void)close(dir);
             dir = next;
         }
         p = slash + 1;
     }
-    return err_set(e, E_INVALID, "the archive names '..': refused");
+    return err_set(e, E_INVALID, "the archive contains '..': refused");
 }
 
 static int make_entry(struct untar *u, struct err *e)
 {
     char *last = NULL;
     if (!u->name.n || memchr(u->name.p, 0, u->name.n))
-        return err_set(e, E_INVALID, "the archive has an entry without a proper name");
+        return err_set(e, E_INVALID, "the archive has an entry with an invalid name");
     if (u->type == 'x' || u->type == 'g' || strchr("1346", u->type)) {
         u->skipped += strchr("1346", u->type) != NULL; /* hard links, devices, pipes */
         return 0;
@@ -92,7 +92,7 @@ static int make_entry(struct untar *u, struct err *e)
     bool self = !*last || !strcmp(last, ".");
     if (u->type == '5') {
         if (!self && mkdirat(dir, last, (u->mode & 0777) | 0700) && errno != EEXIST)
-            return err_sys(e, errno, "cannot make the folder %s", last);
+            return err_sys(e, errno, "cannot create the directory %s", last);
         return 0;
     }
     if (self)
@@ -100,14 +100,14 @@ static int make_entry(struct untar *u, struct err *e)
     if (u->type == '2') {
         (void)unlinkat(dir, last, 0); /* an older file or link of that name; a folder stays and the next call says so */
         if (!u->link.n || symlinkat(u->link.p, dir, last))
-            return err_sys(e, u->link.n ? errno : EINVAL, "cannot make the link %s", last);
+            return err_sys(e, u->link.n ? errno : EINVAL, "cannot create the link %s", last);
         u->files++;
         return 0;
     }
     (void)unlinkat(dir, last, 0); /* never write through a link; O_EXCL below keeps it so */
     u->fd = openat(dir, last, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, u->mode & 0777);
     if (u->fd < 0)
-        return err_sys(e, errno, "cannot make the file %s", last);
+        return err_sys(e, errno, "cannot create the file %s", last);
     u->files++;
     return 0;
 }
@@ -150,7 +150,7 @@ static int on_head(struct untar *u, struct err *e)
         return 0;
     }
     if (!number(h + 148, 8, &want) || want != sum || !number(h + 124, 12, &u->size) || !number(h + 100, 8, &mode) || u->size < 0)
-        return err_set(e, E_INVALID, "this is no tar archive, or a damaged one");
+        return err_set(e, E_INVALID, "not a tar archive, or a damaged one");
     u->type = h[156] ? h[156] : '0';
     u->mode = (unsigned)mode;
     bool meta = strchr("LKxg", u->type) != NULL;

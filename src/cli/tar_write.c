@@ -91,7 +91,7 @@ static int one(int out, int dirfd, const char *base, const char *name, int depth
 {
     struct stat st;
     if (fstatat(dirfd, base, &st, AT_SYMLINK_NOFOLLOW))
-        return err_sys(e, errno, "cannot look at %s", name);
+        return err_sys(e, errno, "cannot stat %s", name);
     if (S_ISLNK(st.st_mode)) {
         char to[4096];
         ssize_t n = readlinkat(dirfd, base, to, sizeof to - 1);
@@ -101,7 +101,7 @@ static int one(int out, int dirfd, const char *base, const char *name, int depth
         return entry(out, name, '2', &st, to, e);
     }
     if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) {
-        (void)fprintf(stderr, "hutch: %s is not a file, folder or link: left out\n", name);
+        (void)fprintf(stderr, "hutch: %s is not a file, directory or link: skipped\n", name);
         return 0;
     }
     auto_fd fd = openat(dirfd, base, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -143,7 +143,7 @@ int tar_write_dir(int out_fd, const char *dir, struct err *e)
     static const char zero[1024];
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return err_sys(e, errno, "cannot open the folder");
+        return err_sys(e, errno, "cannot open the directory");
     if (walk(out_fd, fd, ".", 0, e))
         return -1;
     return fd_write_all(out_fd, zero, sizeof zero) ? 0 : err_sys(e, errno, "cannot write the archive");

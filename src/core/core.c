@@ -1,24 +1,29 @@
-#include "core/internal.h"
-#include "backend/vm/vm.h"
+/* Puts the rooms together: starts and stops the daemon's core, and tells higher rooms what happens in lower ones. */
+#include "core/core.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "core/auth.h"
-#include "core/box.h"
-#include "core/isolate.h"
-#include "core/kernels.h"
-#include "core/egress.h"
-#include "core/preset.h"
-#include "core/secret.h"
-#include "core/pause.h"
-#include "core/policy.h"
-#include "core/pool.h"
-#include "core/snapshot.h"
-#include "core/template.h"
-#include "core/variant.h"
-#include "core/volume.h"
+#include "core/host/auth.h"
+#include "core/box/box.h"
+#include "core/host/ref.h"
+#include "core/isolate/isolate.h"
+#include "core/code/kernels.h"
+#include "core/network/egress.h"
+#include "core/network/network.h"
+#include "core/network/preset.h"
+#include "core/network/secret.h"
+#include "core/life/pause.h"
+#include "core/build/build.h"
+#include "core/build/step_cache.h"
+#include "core/code/context.h"
+#include "core/life/life_int.h"
+#include "core/ahead/pool.h"
+#include "core/catalog/snapshot.h"
+#include "core/catalog/template.h"
+#include "core/ahead/variant.h"
+#include "core/volume/volume.h"
 #include "spawn/client.h"
 #include "store/store.h"
 #include <errno.h>
@@ -31,13 +36,77 @@
 #define SWEEP_NS       (60 * NS_PER_S)
 #define SPAWN_AGAIN_NS (100 * NS_PER_MS)
 
+/* How it stops, and what it waits for while hutch-spawn is away. */
+struct daemon_life {
+    struct timer spawn_again, stop_limit, sweep;
+    size_t stop_waiting;
+    bool shutting; /* the spawner was told to end */
+    void (*stop_fn)(void *arg);
+    void *stop_arg;
+};
+
 struct loop *core_loop(struct core *c) { return c->loop; }
 const struct config *core_config(struct core *c) { return &c->cfg; }
+
+/* ---- what rooms tell those above them ---- */
+static void box_ended_by_itself(struct box *b, enum end_reason why, const char *message,
+                                bool host_fault)
+{
+    if (b->owner)
+        sandbox_box_ended(b->owner, why, message, host_fault);
+    else
+        pool_lost(b);
+}
+
+static void variant_wanted(void *c, const struct variant_spec *spec, variant_cb *cb, void *arg)
+{
+    variant_get(c, spec, NULL, NULL, cb, arg);
+}
+
+static void sandbox_forgotten(struct sandbox *sb, const struct err *why)
+{
+    contexts_drop(sb, why);
+    volumes_forget(sb);
+}
+
+/* Boxes first, then jails of isolates. */
+struct template_going {
+    struct core *core;
+    char id[22];
+    void (*done)(void *arg);
+    void *arg;
+};
+static void template_boxes_gone(void *arg)
+{
+    struct template_going g = *(struct template_going *)arg;
+    free(arg);
+    isolate_drop_template(g.core, g.id, g.done, g.arg);
+}
+static void template_gone(struct core *c, const char *id, void (*done)(void *arg), void *arg)
+{
+    struct template_going *g = xcalloc(1, sizeof *g);
+    *g = (struct template_going){.core = c, .done = done, .arg = arg};
+    (void)snprintf(g->id, sizeof g->id, "%s", id);
+    steps_drop(c, id);
+    variant_drop(c, id);
+    pool_drop_template(c, g->id, template_boxes_gone, g);
+}
+
+static const struct hooks wiring = {
+    .box_ended = box_ended_by_itself,
+    .box_removed = egress_drop,
+    .sandbox_loaded = network_load,
+    .sandbox_forgotten = sandbox_forgotten,
+    .sandbox_buried = network_free,
+    .sandbox_expired = sandbox_on_expiry,
+    .sandbox_environment = sandbox_environment,
+    .template_gone = template_gone,
+};
 
 static void on_box_exit(void *ctx, const struct sp_exit *ex)
 {
     struct core *c = ctx;
-    struct box *b = map_get(&c->boxes, ex->id);
+    struct box *b = box_at(c, ex->id);
     if (b)
         box_on_exit(b, ex);
     else if (!volumes_exit(c, ex) && !egress_exited(c, ex) && !preset_tool_exit(c, ex) && !isolate_on_exit(c, ex))
@@ -51,19 +120,20 @@ static void on_lost(void *ctx, const struct err *why)
     struct core *c = ctx;
     c->spawn_lost = true;
     if (c->stopping) {
-        if (c->shutting)
+        if (c->life->shutting)
             stopped(c); /* as we asked it to */
         return;
     }
     log_error("hutch-spawn is gone: %s", why->msg);
     event_emit(c, "host.spawn-lost", NULL, NULL);
     struct map_entry *en;
-    for (size_t i = 0; (en = map_next(&c->boxes, &i));)
+    for (size_t i = 0; (en = map_next(boxes(c), &i));)
         box_spawner_lost(en->value);
     isolate_spawner_lost(c);
-    builds_cancel(c, E_UNAVAILABLE, "hutch-spawn ended and took the build with it: build again");
+    builds_cancel(c, E_UNAVAILABLE,
+                  "hutch-spawn exited and took the build down with it: build again");
     egress_spawner_lost(c);
-    timer_arm(&c->spawn_again, SPAWN_AGAIN_NS);
+    timer_arm(&c->life->spawn_again, SPAWN_AGAIN_NS);
 }
 
 /* Its watcher starts another (bin/hutch-spawn.c), which kills what the old one left before it listens. */
@@ -74,7 +144,7 @@ static void on_spawn_again(void *arg)
     if (c->stopping)
         return;
     if (spawn_client_again(c->spawn, &e)) {
-        timer_arm(&c->spawn_again, SPAWN_AGAIN_NS);
+        timer_arm(&c->life->spawn_again, SPAWN_AGAIN_NS);
         return;
     }
     c->spawn_lost = false;
@@ -88,7 +158,7 @@ static void on_spawn_again(void *arg)
 static int load_row(void *arg, const struct sandbox_row *r)
 {
     if (!sandbox_adopt_row(arg, r))
-        log_warn("sandbox row '%.40s' is damaged and ignored", r->id ? r->id : "");
+        log_warn("the stored row of sandbox '%.40s' is damaged; ignoring it", r->id ? r->id : "");
     return 0;
 }
 
@@ -97,16 +167,16 @@ static int make_dirs(struct core *c, struct err *e)
     static const char *const names[] = {"templates", "boxes", "fs", "log", "cache", "snapshots", "tmp"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (mkdirat(c->home_fd, names[i], 0755) && errno != EEXIST)
-            return err_sys(e, errno, "making %s in the home folder", names[i]);
+            return err_sys(e, errno, "creating %s in the home directory", names[i]);
     return 0;
 }
 
 /* The first start makes a key that only root can read, so that TCP clients have one to begin with. */
 static int admin_key(struct core *c, struct err *e)
 {
-    char plain[45];
+    char plain[AUTH_PLAIN];
     struct key *k;
-    if (c->nkeys || !faccessat(c->home_fd, "admin.key", F_OK, 0))
+    if (auth_count(c) || !faccessat(c->home_fd, "admin.key", F_OK, 0))
         return 0;
     if (auth_create(c, "admin", plain, &k, e))
         return -1;
@@ -116,40 +186,11 @@ static int admin_key(struct core *c, struct err *e)
     return 0;
 }
 
-int core_load_kernel(struct core *c, struct err *e)
-{
-    auto_fd kernel = openat(c->home_fd, "kernel", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (kernel < 0)
-        return err_set(e, E_NOT_FOUND, "the guest kernel is not installed yet; `hutch template build base` fetches it");
-    char path[256];
-    (void)snprintf(path, sizeof path, "%s/hutch-agent", c->cfg.bin);
-    auto_fd agent = open(path, O_RDONLY | O_CLOEXEC);
-    if (agent < 0)
-        return err_sys(e, errno, "hutch-agent");
-    return vm_host_load(c->vmh, kernel, agent, e);
-}
-
-static int vm_setup(struct core *c, struct err *e)
-{
-    struct vm_host_conf conf = {.loop = c->loop, .jobs = c->jobs, .spawn = c->spawn, .home_fd = c->home_fd,
-                                .accel = c->cfg.use_kvm ? SP_ACCEL_KVM : SP_ACCEL_TCG, .tsc_khz = c->cfg.tsc_khz,
-                                .boot_timeout_ns = 180 * NS_PER_S /* READY may take two minutes of it */};
-    (void)snprintf(c->accel, sizeof c->accel, "%s", c->cfg.use_kvm ? "kvm" : "tcg");
-    if (vm_qemu_version("/usr/bin/qemu-system-x86_64", conf.qemu_version, e)) {
-        log_warn("no microVMs: %s", e->msg);
-        return 0;
-    }
-    c->vmh = vm_host_new(&conf);
-    if (core_load_kernel(c, e))
-        log_info("microVMs are not ready: %s", e->msg);
-    return 0;
-}
-
 static void on_sweep(void *arg)
 {
     struct core *c = arg;
     sandbox_sweep(c);
-    timer_arm(&c->sweep, SWEEP_NS);
+    timer_arm(&c->life->sweep, SWEEP_NS);
 }
 
 struct core *core_new(struct loop *l, struct jobs *jobs, const struct config *cfg, struct err *e)
@@ -157,10 +198,12 @@ struct core *core_new(struct loop *l, struct jobs *jobs, const struct config *cf
     struct core *c = xcalloc(1, sizeof *c);
     char path[320];
     auto_free char *boot = NULL;
-    c->loop = l, c->jobs = jobs, c->cfg = *cfg, c->home_fd = c->templates_fd = -1;
-    list_init(&c->keys), list_init(&c->followers), list_init(&c->builds), list_init(&c->isolates), list_init(&c->refs);
-    timer_init(&c->sweep, l, on_sweep, c);
-    timer_init(&c->spawn_again, l, on_spawn_again, c);
+    c->loop = l, c->jobs = jobs, c->cfg = *cfg, c->home_fd = -1, c->on = &wiring;
+    c->life = xcalloc(1, sizeof *c->life);
+    list_init(&c->refs);
+    auth_init(c), events_init(c), boxes_init(c), sandboxes_init(c), volumes_init(c), catalog_init(c), code_init(c), isolates_init(c), builds_init(c);
+    timer_init(&c->life->sweep, l, on_sweep, c);
+    timer_init(&c->life->spawn_again, l, on_spawn_again, c);
     c->home_fd = open(cfg->home, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (c->home_fd < 0) {
         err_sys(e, errno, "opening %s", cfg->home);
@@ -175,14 +218,23 @@ struct core *core_new(struct loop *l, struct jobs *jobs, const struct config *cf
     (void)snprintf(path, sizeof path, "%s/spawn.sock", cfg->run);
     if (!(c->spawn = spawn_client_new(l, path, on_box_exit, on_lost, c, e)))
         goto fail;
-    if (vm_setup(c, e))
-        goto fail;
+    c->tiers = (struct tier_host){.loop = l,
+                                  .jobs = jobs,
+                                  .spawn = c->spawn,
+                                  .home_fd = c->home_fd,
+                                  .kvm = cfg->use_kvm,
+                                  .tsc_khz = cfg->tsc_khz,
+                                  .variant = variant_wanted,
+                                  .variant_arg = c};
+    tier_host_init(&c->tiers);
+    if (variants_load_kernel(c, e))
+        log_info("microVMs are not ready: %s", e->msg);
     if (kernels_load(c, e))
-        log_warn("no code contexts: %s", e->msg);
+        log_warn("code contexts are not available: %s", e->msg);
     egress_start(c);
     pool_start(c);
-    policy_start(c);
-    timer_arm(&c->sweep, SWEEP_NS);
+    timers_start(c);
+    timer_arm(&c->life->sweep, SWEEP_NS);
     return c;
 fail:
     core_free(c);
@@ -199,12 +251,12 @@ static void recovered(void *arg, const struct err *e)
     if (!e) {
         struct template *t = template_find(c, "base", NULL);
         if (t)
-            template_warm(c, t);
+            pool_want_template(c, t);
         volumes_recover(c);
         egress_recovered(c);
+        steps_recover(c);
         snapshots_recover(c);
-        if (c->vmh)
-            vm_variants_sweep(c->vmh);
+        variants_sweep(&c->tiers);
         event_emit(c, "host.started", NULL, NULL);
     }
     w.done(w.arg, e);
@@ -220,11 +272,11 @@ void core_recover(struct core *c, void (*done)(void *arg, const struct err *e), 
 /* ---- stop ---- */
 static void stopped(struct core *c)
 {
-    void (*fn)(void *) = c->stop_fn;
-    timer_stop(&c->stop_limit);
-    c->stop_fn = NULL;
+    void (*fn)(void *) = c->life->stop_fn;
+    timer_stop(&c->life->stop_limit);
+    c->life->stop_fn = NULL;
     if (fn)
-        fn(c->stop_arg);
+        fn(c->life->stop_arg);
 }
 static void on_stop_limit(void *arg) { stopped(arg); }
 static void shutdown_taken(void *arg, const struct sp_rep *rep, int *fds, int nfds) { (void)arg, (void)rep, (void)fds, (void)nfds; }
@@ -241,16 +293,16 @@ static void stop_finish(struct core *c)
         stopped(c);
         return;
     }
-    c->shutting = true;
-    timer_init(&c->stop_limit, c->loop, on_stop_limit, c);
-    timer_arm(&c->stop_limit, 10 * NS_PER_S);
+    c->life->shutting = true;
+    timer_init(&c->life->stop_limit, c->loop, on_stop_limit, c);
+    timer_arm(&c->life->stop_limit, 10 * NS_PER_S);
 }
 
-static void one_more(void *arg) { ((struct core *)arg)->stop_waiting++; }
+static void one_more(void *arg) { ((struct core *)arg)->life->stop_waiting++; }
 static void one_less(void *arg)
 {
     struct core *c = arg;
-    if (!--c->stop_waiting)
+    if (!--c->life->stop_waiting)
         stop_finish(c);
 }
 static void stop_one(void *arg, struct sandbox *sb, const struct err *e)
@@ -261,15 +313,15 @@ static void stop_one(void *arg, struct sandbox *sb, const struct err *e)
 
 static void stop_kill(struct core *c, struct sandbox *sb)
 {
-    c->stop_waiting++;
+    c->life->stop_waiting++;
     if (sandbox_kill(sb, END_SHUTDOWN, "the daemon was shut down", stop_one, c, NULL))
-        c->stop_waiting--;
+        c->life->stop_waiting--;
 }
 
 static void stop_paused(void *arg, struct sandbox *sb, const struct err *e)
 {
     struct sandbox_ref r = sandbox_ref_take(arg);
-    sb = map_get(&r.core->sandboxes, r.id);
+    sb = sandbox_at(r.core, r.id);
     if (e && sb) {
         log_warn("sandbox %s: not paused: %s", r.id, e->msg);
         stop_kill(r.core, sb);
@@ -281,13 +333,13 @@ static void stop_paused(void *arg, struct sandbox *sb, const struct err *e)
 static void stop_sandbox(struct core *c, struct sandbox *sb)
 {
     struct pause_spec how = {.files_only = sb->life.files_only && sb->state == SB_RUNNING, .why = WHY_SHUTDOWN};
-    bool keeps = (sb->state == SB_RUNNING && sb->on_timeout == ON_TIMEOUT_PAUSE) || (sb->state == SB_PAUSED && sb->tier == TIER_VM);
+    bool keeps = (sb->state == SB_RUNNING && sb->on_timeout == ON_TIMEOUT_PAUSE) || (sb->state == SB_PAUSED && tier_can(sb->tier, TIER_MEMORY));
     struct sandbox_ref *r = keeps ? sandbox_ref_new(sb) : NULL;
-    c->stop_waiting++;
+    c->life->stop_waiting++;
     if (keeps && !sandbox_pause(sb, &how, stop_paused, r, NULL))
         return;
     free(r);
-    c->stop_waiting--;
+    c->life->stop_waiting--;
     stop_kill(c, sb);
 }
 
@@ -295,30 +347,30 @@ void core_stop(struct core *c, bool keep, void (*done)(void *arg), void *arg)
 {
     if (c->stopping)
         return;
-    c->stopping = true, c->keep = keep, c->stop_fn = done, c->stop_arg = arg;
+    c->stopping = true, c->keep = keep, c->life->stop_fn = done, c->life->stop_arg = arg;
     builds_cancel(c, E_CANCELED, "the daemon is stopping");
     pool_stop(c);
-    c->stop_waiting = 1;
+    c->life->stop_waiting = 1;
     struct map_entry *en;
     size_t i = 0;
-    while (!keep && (en = map_next(&c->sandboxes, &i))) {
+    while (!keep && (en = map_next(sandboxes(c), &i))) {
         struct sandbox *sb = en->value;
-        if (sb->state == SB_GONE || sb->state == SB_FAILED || (sb->state == SB_PAUSED && sb->life.paused == PAUSE_DISK && !sandbox_busy(sb)))
+        if (sb->state == SB_GONE || sb->state == SB_FAILED || (sb->state == SB_PAUSED && sb->life.paused == PAUSE_DISK && !sb->busy))
             continue; /* what is on disk stays there */
         stop_sandbox(c, sb);
     }
     /* what no sandbox owns (the pool, ends under way) does not outlive us either way */
-    for (i = 0; !c->spawn_lost && (en = map_next(&c->boxes, &i));) {
+    for (i = 0; !c->spawn_lost && (en = map_next(boxes(c), &i));) {
         struct box *b = en->value;
         if (!b->owner) {
-            c->stop_waiting++;
+            c->life->stop_waiting++;
             box_remove(b, one_less, c);
         }
     }
     if (!keep)
         volumes_stop(c, one_more, one_less, c);
     if (!c->spawn_lost) {
-        c->stop_waiting++;
+        c->life->stop_waiting++;
         isolate_drop_template(c, "", one_less, c);
     }
     one_less(c);
@@ -329,23 +381,47 @@ static void core_bury(void *arg)
 {
     struct core *c = arg;
     refs_free(c);
-    map_free(&c->sandboxes), map_free(&c->names), map_free(&c->boxes), map_free(&c->contexts);
+    sandboxes_free(c), boxes_free(c), code_free(c), catalog_free(c), builds_free(c);
+    free(c->life);
     free(c);
+}
+
+/* What is under way ends without a word: the next daemon finds each sandbox as its row says. A call that only ends because
+ * its channel is closed must not be taken for a failure of the sandbox. */
+static void leave_transits(struct core *c)
+{
+    struct map_entry *en;
+    struct err why;
+    err_set(&why, E_UNAVAILABLE, "the daemon is stopping");
+    c->stopping = c->keep = true;
+    for (size_t i = 0; (en = map_next(sandboxes(c), &i));)
+        transit_abort(en->value, &why);
+}
+
+/* What workers and the store still have of ours comes back while there is somebody it can come back to. */
+static void finish_work(struct core *c)
+{
+    while (c->store && (jobs_pending(c->jobs) || store_depth(c->store))) {
+        jobs_finish(c->jobs);
+        store_flush(c->store);
+    }
 }
 
 void core_free(struct core *c)
 {
     if (!c)
         return;
-    timer_stop(&c->sweep);
-    timer_stop(&c->spawn_again);
-    policy_stop(c);
+    leave_transits(c);
+    finish_work(c);
+    timer_stop(&c->life->sweep);
+    timer_stop(&c->life->spawn_again);
+    timers_stop(c);
     pool_stop(c);
     isolate_free(c);
     struct map_entry *en;
-    for (size_t i = 0; (en = map_next(&c->boxes, &i));)
+    for (size_t i = 0; (en = map_next(boxes(c), &i));)
         box_leave(en->value);
-    for (size_t i = 0; (en = map_next(&c->sandboxes, &i));)
+    for (size_t i = 0; (en = map_next(sandboxes(c), &i));)
         sandbox_forget(en->value);
     volumes_free(c);
     snapshots_free(c);
@@ -353,16 +429,17 @@ void core_free(struct core *c)
     presets_free(c);
     variants_free(c);
     templates_free(c);
-    if (c->vmh)
-        vm_host_free(c->vmh);
+    if (c->tiers.loop) {
+        tier_host_close(&c->tiers);
+        tier_host_fini(&c->tiers);
+    }
     spawn_client_free(c->spawn);
     store_close(c->store);
     secrets_free(c);
     auth_free(c);
     tenants_free(&c->tenants);
     kernels_free(c);
-    for (size_t i = 0; i < EVENTS_KEPT; i++)
-        free(c->events[i].data_json);
+    events_free(c);
     if (c->home_fd >= 0)
         (void)close(c->home_fd);
     loop_defer(c->loop, core_bury, c);
@@ -372,9 +449,24 @@ void core_counts(struct core *c, struct core_counts *ret)
 {
     *ret = (struct core_counts){0};
     struct map_entry *en;
-    for (size_t i = 0; (en = map_next(&c->sandboxes, &i));)
+    for (size_t i = 0; (en = map_next(sandboxes(c), &i));)
         ret->sandboxes[((struct sandbox *)en->value)->state]++;
     pool_counts(c, &ret->pool_vm_ready, &ret->pool_vm_started, &ret->pool_slots, &ret->pool_making);
-    ret->templates = c->templates.n;
-    ret->creates = c->creates, ret->create_failures = c->create_failures;
+    ret->templates = templates(c)->n;
+    sandbox_creates(c, &ret->creates, &ret->create_failures);
+}
+
+void core_reload_tenants(struct core *c)
+{
+    struct tenants next;
+    struct err e = {0};
+    auto_free char *text = NULL;
+    if (config_tenants(&text, &e) || tenants_parse(text, &next, &e)) {
+        log_error("keeping the previous tenants: %s", e.msg);
+        return;
+    }
+    tenants_free(&c->tenants);
+    c->tenants = next;
+    log_info("tenants: %zu entries loaded", next.n);
+    egress_tenants_changed(c);
 }

@@ -1,11 +1,13 @@
-/* What this host has, what is lost without it, how to mend it. Looks only;
+/* What this host has, what is lost without it, how to fix it. Looks only;
  * changes nothing. May block for some 100 ms. */
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "core/core.h"
-#include "core/internal.h"
+#include "core/doctor.h"
+#include "core/host/host.h"
 #include "spawn/client.h"
+#include "core/sandbox/object.h"
 #include <fcntl.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -32,10 +34,10 @@ static struct doctor_check *add(struct report *r, const char *name, const char *
     va_end(ap);
     return c;
 }
-static void advise(struct doctor_check *c, const char *lost, const char *mend)
+static void advise(struct doctor_check *c, const char *lost, const char *fix)
 {
     (void)snprintf(c->lost, sizeof c->lost, "%s", lost);
-    (void)snprintf(c->mend, sizeof c->mend, "%s", mend);
+    (void)snprintf(c->fix, sizeof c->fix, "%s", fix);
 }
 
 static void check_kvm(struct report *r, const struct config *cfg)
@@ -49,12 +51,12 @@ static void check_kvm(struct report *r, const struct config *cfg)
            "run on a machine with hardware virtualisation (or nested virtualisation enabled) and load kvm_intel or kvm_amd");
 }
 
-static void check_program(struct report *r, const char *name, const char *path, bool needed, const char *lost, const char *mend)
+static void check_program(struct report *r, const char *name, const char *path, bool needed, const char *lost, const char *fix)
 {
     if (!access(path, X_OK))
         add(r, name, "ok", "%s", path);
     else
-        advise(add(r, name, needed ? "fail" : "warn", "not installed"), lost, mend);
+        advise(add(r, name, needed ? "fail" : "warn", "not installed"), lost, fix);
 }
 
 static void check_cgroup(struct report *r)
@@ -85,9 +87,9 @@ static bool fs_known(const char *name)
 static void check_fs(struct report *r, const char *name, const char *lost)
 {
     if (fs_known(name))
-        add(r, name, "ok", "the kernel has it");
+        add(r, name, "ok", "the kernel supports it");
     else
-        advise(add(r, name, "warn", "not in the running kernel (may be a module that is not loaded)"), lost, "modprobe it, or use a kernel that has it");
+        advise(add(r, name, "warn", "not in the running kernel (perhaps a module that is not loaded)"), lost, "load it with modprobe, or use a kernel that has it");
 }
 
 static void check_namespaces(struct report *r)
@@ -98,7 +100,7 @@ static void check_namespaces(struct report *r)
         (void)snprintf(path, sizeof path, "/proc/sys/user/max_%s_namespaces", kinds[i]);
         auto_free char *v = fd_slurp_at(AT_FDCWD, path, 64, NULL);
         if (!v || atol(v) <= 0) {
-            advise(add(r, "namespaces", "fail", "%s is %s", path, v ? "0" : "absent"), "both tiers: nothing can be jailed",
+            advise(add(r, "namespaces", "fail", "%s is %s", path, v ? "0" : "absent"), "both tiers: no process can be isolated",
                    "set the sysctls user.max_*_namespaces above 0");
             return;
         }
@@ -109,17 +111,18 @@ static void check_namespaces(struct report *r)
     if (!pid)
         _exit(unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS) ? 1 : 0);
     if (pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        add(r, "namespaces", "ok", "user, mount, network, pid, ipc and uts namespaces can be made");
+        add(r, "namespaces", "ok",
+            "user, mount, network, pid, ipc and uts namespaces can be created");
     else /* as root this is how it will be; without, the settings for others may be stricter than what hutch-spawn needs */
-        advise(add(r, "namespaces", geteuid() ? "warn" : "fail", "the settings allow them, a trial failed"), "perhaps both tiers: nothing can be jailed",
-               "do not run inside a chroot; look at the sysctl kernel.unprivileged_userns_clone; `hutchd --doctor` as root tells for sure");
+        advise(add(r, "namespaces", geteuid() ? "warn" : "fail", "the settings allow them, but creating one failed"), "perhaps both tiers: no process can be isolated",
+               "do not run inside a chroot; check the sysctl kernel.unprivileged_userns_clone; `hutchd --doctor` as root tests it");
 }
 
 /* Whatever the version says: the very mounts that a box is made of. */
 static void check_mounts(struct report *r, const struct doctor_root *root)
 {
     if (root->features & SP_FEAT_MOUNTS_OK)
-        add(r, "mounts", "ok", "a clone and an overlay were made%s", root->features & SP_FEAT_SHELF ? ", as on kernels before 6.15" : "");
+        add(r, "mounts", "ok", "a mount clone and an overlay were created%s", root->features & SP_FEAT_SHELF ? ", as on kernels before 6.15" : "");
     else if (root->features & SP_FEAT_MOUNTS_BAD)
         advise(add(r, "mounts", "fail", "%s", root->why), "containers, isolates, and building or importing templates",
                "use Linux 6.1 or newer with overlayfs; inside a container hutch needs all capabilities and a root that is a mount point");
@@ -129,13 +132,13 @@ static void check_disk(struct report *r, const struct config *cfg)
 {
     struct statvfs v;
     if (statvfs(cfg->home, &v)) {
-        advise(add(r, "disk", "warn", "%s does not exist yet", cfg->home), "nothing: the first start makes it", "hutch up");
+        advise(add(r, "disk", "warn", "%s does not exist yet", cfg->home), "nothing: the first start creates it", "hutch up");
         return;
     }
     uint64_t gib = (uint64_t)v.f_bavail * v.f_frsize >> 30;
     struct doctor_check *c = add(r, "disk", gib >= 4 ? "ok" : gib ? "warn" : "fail", "%llu GiB free for %s", (unsigned long long)gib, cfg->home);
     if (gib < 4)
-        advise(c, "templates take about 1 GiB each and every sandbox its own writes", "free some space or set HUTCH_HOME to a larger disk");
+        advise(c, "disk space: a template takes about 1 GiB, a sandbox what it writes", "free some space or set HUTCH_HOME to a larger disk");
 }
 
 static void check_memory(struct report *r)
@@ -147,7 +150,8 @@ static void check_memory(struct report *r)
         (void)sscanf(p, "MemAvailable: %lu", &kib);
     struct doctor_check *c = add(r, "memory", kib > 1 << 20 ? "ok" : "warn", "%lu MiB available", kib / 1024);
     if (kib <= 1 << 20)
-        advise(c, "the pool stays empty, starts are slower", "free memory, or lower HUTCH_POOL_VM");
+        advise(c, "start times: no sandboxes are kept ready",
+               "free memory, or lower HUTCH_POOL_VM");
 }
 
 static void check_template(struct report *r, const struct config *cfg)
@@ -157,7 +161,7 @@ static void check_template(struct report *r, const struct config *cfg)
     if (!access(path, R_OK))
         add(r, "guest kernel", "ok", "installed");
     else
-        advise(add(r, "guest kernel", "warn", "not fetched yet"), "microVMs cannot start", "hutch template build base");
+        advise(add(r, "guest kernel", "warn", "not fetched yet"), "the vm tier", "hutch template build base");
 }
 
 /* The value of `key`, without its quotes; "" if there is none. */
@@ -193,7 +197,7 @@ static void check_system(struct report *r)
     bool tried = os_tried(text ? text : "", name, sizeof name);
     struct doctor_check *c = add(r, "system", tried ? "ok" : "warn", "%s", name);
     if (!tried)
-        advise(c, "perhaps nothing: hutch is tried on Debian 12 and 13 only", "use one of those if something fails");
+        advise(c, "perhaps nothing: hutch is tested on Debian 12 and 13 only", "use one of those if something fails");
 }
 
 /* Some packagings of QEMU leave it out; see FIRMWARE in spawn/op_vm.c. */
@@ -203,7 +207,7 @@ static void check_firmware(struct report *r)
     if (!access(path, R_OK))
         add(r, "firmware", "ok", "%s", path);
     else
-        advise(add(r, "firmware", "warn", "%s is missing", path), "the vm tier (the default), unless QEMU has it elsewhere", "apt-get install qemu-system-data");
+        advise(add(r, "firmware", "warn", "%s is missing", path), "the vm tier (the default), unless QEMU finds it elsewhere", "apt-get install qemu-system-data");
 }
 
 size_t doctor_run(const struct config *cfg, const struct doctor_root *root, struct doctor_check *ret, size_t max)
@@ -216,18 +220,17 @@ size_t doctor_run(const struct config *cfg, const struct doctor_root *root, stru
     if (geteuid() == 0)
         add(&r, "root", "ok", "started as root");
     else
-        add(&r, "root", "ok", "the daemon runs as uid %d; hutch-spawn is root for it", (int)geteuid());
+        add(&r, "root", "ok", "the daemon runs as uid %d; hutch-spawn runs as root for it", (int)geteuid());
     check_kvm(&r, cfg);
     check_program(&r, "qemu", "/usr/bin/qemu-system-x86_64", false, "the vm tier (the default)", "apt-get install qemu-system-x86");
     check_firmware(&r);
     check_cgroup(&r);
     check_fs(&r, "overlay", "the container tier");
-    check_fs(&r, "ext4", "template images cannot be mounted: the container tier");
+    check_fs(&r, "ext4", "the container tier: template images cannot be mounted");
     check_namespaces(&r);
     check_mounts(&r, root);
     check_program(&r, "mkfs.ext4", "/sbin/mkfs.ext4", true, "disks of containers and templates", "apt-get install e2fsprogs");
     check_program(&r, "mmdebstrap", "/usr/bin/mmdebstrap", false, "building the base template", "apt-get install mmdebstrap");
-    check_program(&r, "runsc", "/usr/bin/runsc", false, "the gvisor tier (optional)", "install gVisor's runsc if you want that tier");
     check_template(&r, cfg);
     check_disk(&r, cfg);
     check_memory(&r);

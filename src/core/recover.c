@@ -1,14 +1,16 @@
 /* After a start: bring the stored rows, the spawner's boxes and the files of
  * boxes/ to one truth. A row whose box lives is adopted; a row whose box is
  * gone says so; a box or folder that no row owns is removed. */
-#include "backend/vm/vm.h"
+#include "tier/machine.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "core/box.h"
-#include "core/internal.h"
+#include "core/box/box.h"
+#include "core/core.h"
+#include "core/life/life_int.h"
 #include "spawn/client.h"
 #include "store/store.h"
+#include "core/catalog/template.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -47,7 +49,7 @@ static void adopted(void *arg, struct box *b, const struct err *e)
 {
     struct adoption *a = arg;
     struct recovery *r = a->r;
-    struct sandbox *sb = map_get(&r->core->sandboxes, a->sandbox);
+    struct sandbox *sb = sandbox_at(r->core, a->sandbox);
     free(a);
     if (e) {
         log_warn("sandbox %s: not adopted: %s", sb->id, e->msg);
@@ -63,7 +65,7 @@ static void adopted(void *arg, struct box *b, const struct err *e)
 static void thawed(void *arg, struct box *b, const struct err *e)
 {
     struct adoption *a = arg;
-    struct sandbox *sb = map_get(&a->r->core->sandboxes, a->sandbox);
+    struct sandbox *sb = sandbox_at(a->r->core, a->sandbox);
     if (e)
         adopted(a, b, e);
     else
@@ -73,19 +75,19 @@ static void thawed(void *arg, struct box *b, const struct err *e)
 static void attached(void *arg, struct box *b, const struct err *e)
 {
     struct adoption *a = arg;
-    struct sandbox *sb = map_get(&a->r->core->sandboxes, a->sandbox);
+    struct sandbox *sb = sandbox_at(a->r->core, a->sandbox);
     struct recovery *r = a->r;
     if (e) {
         free(a);
         sb->box = NULL;
-        sandbox_lost(sb, END_HOST_FAULT, "its machine ended while the daemon was away");
+        sandbox_lost(sb, END_HOST_FAULT, "its machine ended while the daemon was not running");
         one_less(r);
         return;
     }
     sb->box = b;
     b->owner = sb;
-    if (sb->tier == TIER_CONTAINER) /* it may have been on its way into standby, and the row may not know it yet */
-        box_freeze(b, false, thawed, a);
+    if (tier_can(sb->tier, TIER_FREEZER)) /* it may have been on its way into standby, and the row may not know it yet */
+        box_hold(b, false, thawed, a);
     else
         sandbox_configure(sb, adopted, a);
 }
@@ -98,8 +100,7 @@ static void take_over(struct recovery *r, struct sandbox *sb, box_cb *then)
     struct box_spec spec = sandbox_box_spec(sb);
     map_del(&r->alive, sb->box_id);
     r->waiting++;
-    if (sb->tier == TIER_VM)
-        vm_saved_drop(r->core->vmh, sb->box_id);
+    saved_drop(&r->core->tiers, sb->tier, sb->box_id);
     box_adopt(r->core, sb->box_id, &spec, then, a);
 }
 
@@ -112,12 +113,12 @@ static void adopt(struct recovery *r, struct sandbox *sb)
 
 /* Its machine is not there. Was it saved under the row's generation? Then the pause (or a resume that was never written
  * down) counts; anything else that lies there is of an earlier time. */
-static bool is_saved(struct core *c, const struct sandbox *sb, struct vm_saved *ret)
+static bool is_saved(struct core *c, const struct sandbox *sb, struct saved *ret)
 {
     struct err e;
-    if (sb->tier != TIER_VM || !c->vmh || !*sb->box_id)
+    if (!tier_can(sb->tier, TIER_MEMORY) || !*sb->box_id)
         return false;
-    if (vm_saved_read(c->vmh, sb->box_id, ret, &e)) {
+    if (saved_read(&c->tiers, sb->tier, sb->box_id, ret, &e)) {
         if (e.code != E_NOT_FOUND)
             log_warn("sandbox %s: %s", sb->id, e.msg);
         return e.code == E_CONFLICT && ret->generation == sb->generation; /* there, but of another emulator: it says so when resumed */
@@ -129,10 +130,10 @@ static bool is_saved(struct core *c, const struct sandbox *sb, struct vm_saved *
 static void standing(struct adoption *a, const struct err *e)
 {
     struct adoption x = *a;
-    struct sandbox *sb = map_get(&x.r->core->sandboxes, x.sandbox);
+    struct sandbox *sb = sandbox_at(x.r->core, x.sandbox);
     free(a);
     if (e)
-        sandbox_box_ended(sb, END_HOST_FAULT, "it was in standby and does not stand still", true);
+        sandbox_box_ended(sb, END_HOST_FAULT, "it was in standby and cannot be frozen again", true);
     else
         log_info("sandbox %s: in standby", sb->id);
     one_less(x.r);
@@ -142,11 +143,11 @@ static void standing_container(void *arg, struct box *b, const struct err *e)
     (void)b;
     standing(arg, e);
 }
-static void standing_vm(void *arg, struct vm *vm, const struct err *e)
+static void standing_vm(void *arg, struct machine *m, const struct err *e)
 {
     struct adoption *a = arg;
-    struct sandbox *sb = map_get(&a->r->core->sandboxes, a->sandbox);
-    (void)vm;
+    struct sandbox *sb = sandbox_at(a->r->core, a->sandbox);
+    (void)m;
     if (sb->box)
         sb->box->restored = false; /* it has to be told to go on */
     standing(a, e);
@@ -155,21 +156,21 @@ static void standing_vm(void *arg, struct vm *vm, const struct err *e)
 static void standby_attached(void *arg, struct box *b, const struct err *e)
 {
     struct adoption *a = arg;
-    struct sandbox *sb = map_get(&a->r->core->sandboxes, a->sandbox);
+    struct sandbox *sb = sandbox_at(a->r->core, a->sandbox);
     if (e) {
         struct recovery *r = a->r;
         free(a);
-        sandbox_lost(sb, END_HOST_FAULT, "its machine ended while the daemon was away");
+        sandbox_lost(sb, END_HOST_FAULT, "its machine ended while the daemon was not running");
         one_less(r);
         return;
     }
     sb->box = b;
     b->owner = sb;
-    sandbox_use_template(sb, 1);
-    if (sb->tier == TIER_CONTAINER)
-        box_freeze(b, true, standing_container, a);
+    template_use(sb, 1);
+    if (tier_can(sb->tier, TIER_FREEZER))
+        box_hold(b, true, standing_container, a);
     else
-        vm_stop(b->vm, standing_vm, a);
+        machine_hold(b->machine, true, standing_vm, a);
 }
 
 static void keep_paused(struct recovery *r, struct sandbox *sb)
@@ -177,13 +178,13 @@ static void keep_paused(struct recovery *r, struct sandbox *sb)
     if (map_del(&r->alive, sb->box_id))
         release_id(r, sb->box_id); /* of a resume that was never written down, or of a pause that was not yet over */
     map_set(&r->kept, sb->box_id, r);
-    sandbox_use_template(sb, 1);
+    template_use(sb, 1);
     log_info("sandbox %s: paused", sb->id);
 }
 
 static void settle_row(struct recovery *r, struct sandbox *sb)
 {
-    struct vm_saved saved = {0};
+    struct saved saved = {0};
     bool alive = *sb->box_id && map_get(&r->alive, sb->box_id), up = sb->state == SB_RUNNING || sb->state == SB_PAUSING;
     if (sb->state == SB_PAUSED && sb->life.paused == PAUSE_DISK) {
         keep_paused(r, sb);
@@ -199,7 +200,7 @@ static void settle_row(struct recovery *r, struct sandbox *sb)
         sb->life.paused_ns = saved.at_wall_ns;
         sandbox_store(sb, NULL, NULL);
         keep_paused(r, sb);
-    } else if (sb->state == SB_PAUSING && sb->tier == TIER_CONTAINER && sb->life.paused == PAUSE_DISK && sandbox_has_files(sb)) {
+    } else if (sb->state == SB_PAUSING && !tier_can(sb->tier, TIER_MEMORY) && sb->life.paused == PAUSE_DISK && sandbox_has_files(sb)) {
         sb->state = SB_PAUSED; /* it was to be stopped, and it is */
         sb->life.paused_ns = clock_wall();
         sandbox_store(sb, NULL, NULL);
@@ -207,7 +208,7 @@ static void settle_row(struct recovery *r, struct sandbox *sb)
     } else if (sb->state == SB_STOPPING) {
         sandbox_lost(sb, END_KILLED, "");
     } else {
-        sandbox_lost(sb, END_HOST_FAULT, "the host or the spawner was restarted, its machine is gone");
+        sandbox_lost(sb, END_HOST_FAULT, "the host or hutch-spawn was restarted, so its machine is gone");
     }
 }
 
@@ -219,14 +220,14 @@ static void keep_failed(struct recovery *r, struct sandbox *sb)
         return;
     }
     map_set(&r->kept, sb->box_id, r);
-    sandbox_use_template(sb, 1);
+    template_use(sb, 1);
 }
 
 static void adopt_rows(struct recovery *r)
 {
     struct map_entry *en;
     size_t i = 0;
-    while ((en = map_next(&r->core->sandboxes, &i))) {
+    while ((en = map_next(sandboxes(r->core), &i))) {
         struct sandbox *sb = en->value;
         if (sb->state != SB_GONE && sb->state != SB_FAILED)
             settle_row(r, sb);
@@ -272,7 +273,7 @@ static void remove_leftovers(struct recovery *r)
         return;
     }
     for (struct dirent *de; (de = readdir(d));)
-        if (id_ok(str_of(de->d_name)) && !map_get(&r->core->boxes, de->d_name) && !map_get(&r->alive, de->d_name) && !map_get(&r->kept, de->d_name))
+        if (id_ok(str_of(de->d_name)) && !box_at(r->core, de->d_name) && !map_get(&r->alive, de->d_name) && !map_get(&r->kept, de->d_name))
             remove_id(r, de->d_name);
     (void)closedir(d);
 }
@@ -290,7 +291,7 @@ static void listed(void *arg, const struct sp_rep *rep, int *fds, int nfds)
     const struct sp_listing *l = &rep->u.listing;
     for (uint32_t i = 0; i < l->n && i < SP_LIST_MAX; i++) {
         if (l->item[i].kind == SP_KIND_EGRESS)
-            continue; /* not a sandbox's: core/egress.c finds it */
+            continue; /* not a sandbox's: core/network/egress.c finds it */
         if (l->item[i].alive)
             map_set(&r->alive, l->item[i].id, r);
         else
@@ -330,7 +331,7 @@ void recover_sweep(struct core *c)
     struct recovery *r = xcalloc(1, sizeof *r);
     struct map_entry *en;
     *r = (struct recovery){.core = c, .done = swept, .waiting = 1};
-    for (size_t i = 0; (en = map_next(&c->sandboxes, &i));) {
+    for (size_t i = 0; (en = map_next(sandboxes(c), &i));) {
         struct sandbox *sb = en->value;
         if (sb->state != SB_GONE && *sb->box_id)
             map_set(&r->kept, sb->box_id, r);

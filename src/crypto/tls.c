@@ -58,7 +58,7 @@ struct tls_trust *tls_trust_new(const char *const *files, int n, struct err *e)
     for (int i = 0; i < n; i++)
         if (!SSL_CTX_load_verify_file(c, files[i])) {
             SSL_CTX_free(c);
-            (void)err_set(e, E_INVALID, "%s holds no certificates", files[i]);
+            (void)err_set(e, E_INVALID, "%s contains no certificates", files[i]);
             return NULL;
         }
     SSL_CTX_set_verify(c, SSL_VERIFY_PEER, NULL);
@@ -219,7 +219,7 @@ struct tls *tls_client_new(struct tls_trust *trust, const char *name, struct err
     SSL_set_hostflags(t->ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
     if (!SSL_set1_host(t->ssl, name) || !SSL_set_tlsext_host_name(t->ssl, name)) {
         tls_free(t);
-        (void)err_set(e, E_INTERNAL, "libssl: %s is no host name", name);
+        (void)err_set(e, E_INTERNAL, "libssl: %s is not a host name", name);
         return NULL;
     }
     SSL_set_connect_state(t->ssl);

@@ -17,7 +17,7 @@ static void on_half(void *arg, struct dns_answer *a, const char *why)
     if (!a)
         l->got.why = why;
     else if (!l->got.why)
-        l->got.why = a->rcode == DNS_NXDOMAIN ? "there is no such name" : a->rcode ? "the resolver failed" : "the name has no address";
+        l->got.why = a->rcode == DNS_NXDOMAIN ? "the name does not exist" : a->rcode ? "the resolver failed" : "the name has no address";
     if (--l->left)
         return;
     addrs_done *done = l->done;

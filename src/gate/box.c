@@ -285,7 +285,7 @@ static int put_whole(struct gate *g, struct rec r, const int *fds, int nfds, str
             group[ngroups++] = f.v;
     struct box *b = box_get(g, id);
     if (b && !str_eqz(sandbox, b->sandbox))
-        return err_set(e, E_CONFLICT, "box %s serves another sandbox", b->id);
+        return err_set(e, E_CONFLICT, "box %s belongs to another sandbox", b->id);
     int n = socks_check(r, nfds, fds, roles, e);
     if (n < 0 || change_parse(b, r, &c, e) || (!b && !(b = box_new(g, id, sandbox, e)))) {
         change_drop(&c);

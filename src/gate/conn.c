@@ -394,7 +394,7 @@ static void on_time(void *arg)
     if (c->state == CONN_LOOK && c->fallback)
         decide_nameless(c, NULL);
     else if (c->state == CONN_LOOK)
-        conn_deny(c, c->rule, "nothing was sent that names the server, so no rule can allow it");
+        conn_deny(c, c->rule, "the client sent no server name, so no rule can allow it");
     else
         reset_client(c);
 }
@@ -408,7 +408,7 @@ static void on_client(void *arg, int events)
         return;
     if (n <= 0) {
         if (c->state == CONN_LOOK)
-            record(c, GATE_K_DENY, false, c->rule, "it ended before it named a server");
+            record(c, GATE_K_DENY, false, c->rule, "the connection ended before it named a server");
         drop(c);
         return;
     }

@@ -5,7 +5,7 @@
  *                     │                                         ├─▶ http (plain, each request decided)
  *                     │                                         └─▶ http over TLS opened with the sandbox's CA
  *                     └─ deny ─▶ first bytes ─▶ an answer that can be read, or a reset
- * On the proxy port the first request decides (proxy.c), then the same.
+ * On the proxy port the first request decides (http_proxy.c), then the same.
  *
  * A connection ends through conn_end, once; it is freed at the end of the turn. */
 #pragma once
@@ -55,7 +55,7 @@ void conn_fail(struct conn *c, const char *reason);                      /* allo
 void conn_open(struct conn *c);                                          /* the "open" record */
 void conn_fed(struct list *starve_node);                                 /* gate.c: tokens may be there again */
 void conn_starve(struct conn *c);
-void conn_tunnel(struct conn *c);     /* proxy.c: CONNECT was granted, dst and want are set; look at what comes */
+void conn_tunnel(struct conn *c);     /* http_request.c: CONNECT was granted, dst and want are set; look at what comes */
 const char *conn_proto_name(const struct conn *c);
 
 /* relay.c: c->fd and c->up are connected, c->first goes out before anything else */

@@ -233,7 +233,7 @@ static void on_end(void *arg, const char *why)
 {
     struct gate *g = arg;
     g->hello = false;
-    log_info("the daemon's connection ended (%s); boxes are served on", why);
+    log_info("the daemon's connection ended (%s); still serving the sandboxes", why);
 }
 
 static void on_connect(void *arg, int events)

@@ -178,12 +178,12 @@ static void handle(struct box *b, const uint8_t *p, size_t n, const struct peer 
         return;
     if (!bucket_has(&b->dns_rate, 1, now) || b->nquestions >= PENDING_MAX) {
         b->dns++, b->dns_denied++; /* counted, not logged: a flood must not fill the log */
-        reply(b, &q, from, t, DNS_REFUSED, NULL, DNS_EDE_PROHIBITED, "too many questions; slow down");
+        reply(b, &q, from, t, DNS_REFUSED, NULL, DNS_EDE_PROHIBITED, "too many DNS queries; slow down");
         return;
     }
     bucket_take(&b->dns_rate, 1);
     if (rc) {
-        static const char why[] = "a question of a kind that is not answered here";
+        static const char why[] = "a query of a type that is not answered";
         record(b, &q, false, "malformed", why, NULL);
         reply(b, &q, from, t, rc, NULL, DNS_EDE_PROHIBITED, why);
         return;

@@ -23,7 +23,7 @@ bool http_target_of(const struct http_proxy *h, struct http_target *ret, const c
     const struct conn *c = h->c;
     struct http_target t = {.port = c->proxy ? 80 : c->port};
     if (c->proxy && q->form != HTTP_FORM_AUTHORITY && (q->form != HTTP_FORM_ABSOLUTE || q->target.n < 7 || !str_ieqz((struct str){q->target.p, 7}, "http://"))) {
-        *why = "this is a proxy: send CONNECT host:port, or a request with a whole http:// address";
+        *why = "this is a proxy: send CONNECT host:port, or a request with an absolute http:// URL";
         return false;
     }
     if (!target_host(q->form == HTTP_FORM_AUTHORITY ? q->authority : q->host, &t)) {
@@ -68,7 +68,7 @@ static int puts_find(struct http_proxy *h, const struct policy_ask *q, struct pu
         struct secret *s = gate_secret_get(h->c->g, in[i].secret);
         (void)snprintf(h->secret, sizeof h->secret, "%.*s", (int)in[i].secret.n, in[i].secret.p);
         if (!s) {
-            *why = "the secret for this host is not set, and without it nothing is sent";
+            *why = "the secret for this host is not set, so the request was not sent";
             return -1;
         }
         if (!secret_left(s)) {

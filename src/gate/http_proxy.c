@@ -155,7 +155,7 @@ static void advance(struct http_proxy *h)
     struct conn *c = h->c;
     if (h->cli.broken) {
         if (h->cli.tls && !*h->method && !chan_ready(&h->cli)) /* one that was served and then reset has no complaint */
-            http_record(h, GATE_K_FAIL, true, c->rule, "the sandbox's program did not take the network gate's certificate");
+            http_record(h, GATE_K_FAIL, true, c->rule, "the program in the sandbox did not accept the network gate's certificate");
         http_over(h, "reset");
         return;
     }

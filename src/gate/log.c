@@ -140,7 +140,7 @@ static int resume(struct egress_log *l, int fd, bool repair, struct err *e)
     char hash[SHA256_HEX];
     uint64_t seq = line_seq(line);
     if (!seq || !split(line, &body, hash))
-        return err_set(e, E_INTERNAL, "the egress log of %s ends in a line that is not one", l->sandbox);
+        return err_set(e, E_INTERNAL, "the egress log of %s ends with an incomplete line", l->sandbox);
     memcpy(l->hash, hash, sizeof hash);
     l->seq = seq;
     return 1;

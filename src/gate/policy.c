@@ -157,7 +157,7 @@ static const char *why_not(const struct policy *p, const struct policy_ask *q)
     if (p->mode == POLICY_NONE)
         return "this sandbox has no network access (mode none)";
     if (q->proto == PROTO_UDP)
-        return "UDP is carried only where an allow rule says so (protocol udp)";
+        return "UDP is only allowed by a rule with protocol udp";
     if (!q->name.n && q->looked)
         return "no rule allows this address, and no server name was seen that a rule allows";
     if (q->method.n)

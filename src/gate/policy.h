@@ -45,6 +45,8 @@
 #define POLICY_TEXT_MAX   65536u
 #define POLICY_RULES_MAX  512u
 #define POLICY_INJECT_MAX 32u
+#define POLICY_COUNT_MAX  1000000         /* of connections, of DNS questions in a second */
+#define POLICY_BYTES_MAX  (INT64_MAX / 4) /* of bytes, in a second or in all */
 #define POLICY_CEILINGS   4
 
 struct json;

@@ -210,7 +210,7 @@ static int rule_object(struct json *obj, struct rule *r, bool deny, char **ret_i
     if (scope_parse(obj, &r->scope, !deny, e) || rule_protocol(obj, r, e))
         return -1;
     if (!deny && r->protocol == RP_UDP && r->domain && !r->scope.nports)
-        return json_fail(obj, e, "datagrams to a name need ports: what is said in them is not looked at");
+        return json_fail(obj, e, "UDP to a host name needs ports: datagrams are not inspected");
     if (scope_l7(&r->scope) && r->protocol && !(r->protocol & RP_WEB))
         return json_fail(obj, e, "methods and paths need protocol web, http or tls");
     return 0;
@@ -312,7 +312,7 @@ static int inject_kind(struct json *v, struct inject *j, struct err *e)
     if (header.p && (!http_token_ok(header) || header.n > 128 || header_reserved(header)))
         return json_fail(json_get(v, "header"), e, "not a header that can be set");
     if (format.p && (!header.p || format.n > 512 || !http_value_ok(format) || !has_once(format, "{secret}")))
-        return json_fail(json_get(v, "format"), e, "belongs to header and must hold {secret} once");
+        return json_fail(json_get(v, "format"), e, "needs header, and must contain {secret} once");
     if (place.p && (place.n < 8 || place.n > 256 || !http_value_ok(place)))
         return json_fail(json_get(v, "placeholder"), e, "must be 8 to 256 printable characters");
     if (header.p) {
@@ -389,8 +389,8 @@ static int limits_parse(struct json *obj, struct policy_limits *l, struct err *e
     if (!lim)
         return 0;
     if (json_only(lim, e, "connections", "bytes_per_second", "bytes", "dns_per_second", NULL) ||
-        json_i64(lim, "connections", 0, 1000000, 0, &conns, e) || json_i64(lim, "bytes_per_second", 0, INT64_MAX / 4, 0, &rate, e) ||
-        json_i64(lim, "bytes", 0, INT64_MAX / 4, 0, &bytes, e) || json_i64(lim, "dns_per_second", 0, 1000000, 0, &dns, e))
+        json_i64(lim, "connections", 0, POLICY_COUNT_MAX, 0, &conns, e) || json_i64(lim, "bytes_per_second", 0, POLICY_BYTES_MAX, 0, &rate, e) ||
+        json_i64(lim, "bytes", 0, POLICY_BYTES_MAX, 0, &bytes, e) || json_i64(lim, "dns_per_second", 0, POLICY_COUNT_MAX, 0, &dns, e))
         return -1;
     *l = (struct policy_limits){(uint64_t)conns, (uint64_t)rate, (uint64_t)bytes, (uint64_t)dns};
     return 0;

@@ -230,7 +230,7 @@ static void on_io(void *arg, int events)
 static void fail_now(void *arg)
 {
     struct lookup *l = arg;
-    answer(l, NULL, l->r->nservers ? "too many questions at once" : "no resolver is known on the host");
+    answer(l, NULL, l->r->nservers ? "too many DNS queries at once" : "no resolver is known on the host");
 }
 struct lookup *resolver_ask(struct resolver *r, const struct dname *name, uint16_t type, bool dnssec, lookup_done *done, void *arg)
 {

@@ -164,7 +164,7 @@ static void on_look(void *arg)
     int64_t now = clock_mono(), idle = idle_ns(b->g);
     list_each(f, &b->udp.flows, node)
         if (now - f->used >= (f->in ? idle : idle / SILENT_PART))
-            flow_end(f, GATE_K_CLOSE, "nothing moved for a while");
+            flow_end(f, GATE_K_CLOSE, "idle");
     if (!list_empty(&b->udp.flows))
         timer_arm(&b->udp.look, idle / LOOK_PART);
 }
@@ -197,7 +197,7 @@ static void on_far(void *arg, int events)
         if (n < 0) { /* what ICMP said of it outside */
             bool port = errno == ECONNREFUSED;
             refuse(f->box, &f->d, 0, port ? DGRAM_NO_PORT : DGRAM_NO_HOST);
-            flow_end(f, GATE_K_CLOSE, port ? "nobody listens at the far end" : "the far end cannot be reached");
+            flow_end(f, GATE_K_CLOSE, port ? "no one listens at the remote address" : "the remote address is unreachable");
             return;
         }
         if (may_move(f, (size_t)n, false))
@@ -233,7 +233,7 @@ static struct policy_verdict decide(struct box *b, const struct dgram *d, const 
 static const char *over_limit(const struct box *b)
 {
     if (b->udp.nflows >= FLOWS_MAX)
-        return "the sandbox has 256 UDP flows, which is as many as there may be";
+        return "the sandbox already has 256 UDP flows, the limit";
     return meter_full(b);
 }
 static int dial(const struct dgram *d)

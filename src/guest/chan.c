@@ -113,6 +113,8 @@ void reply_err(struct agent *a, uint32_t id, const struct err *e)
     struct buf *b = reply_begin(a);
     b->p[0] = (char)(e->code ? e->code : E_INTERNAL);
     rec_put_str(b, T_MESSAGE, e->msg);
+    if (e->why)
+        rec_put_str(b, T_WHY, err_why_name((enum err_why)e->why));
     reply_send(a, id);
 }
 
@@ -248,7 +250,7 @@ static void on_data(struct agent *a, const struct frame *f)
         return; /* ended meanwhile */
     if (!s->ops->data || f->n > s->rx) {
         struct err e = {0};
-        err_set(&e, E_INVALID, "%s", s->ops->data ? "more data than the credit granted" : "this stream takes no data");
+        err_set(&e, E_INVALID, "%s", s->ops->data ? "more data than the credit granted" : "this stream accepts no data");
         stream_end_err(a, s, &e);
         return;
     }

@@ -130,7 +130,7 @@ static int run_hook(struct agent *a, const char *path, int64_t deadline, struct 
     if (pfd >= 0 && (left <= 0 || poll(&w, 1, (int)(left / NS_PER_MS)) <= 0)) {
         (void)kill(-pid, SIGKILL);
         (void)waitid(P_PID, (id_t)pid, &si, WEXITED);
-        return err_set(e, E_TIMEOUT, "%s did not end in time", path);
+        return err_set(e, E_TIMEOUT, "%s did not finish in time", path);
     }
     if (waitid(P_PID, (id_t)pid, &si, WEXITED))
         return err_sys(e, errno, "%s", path);

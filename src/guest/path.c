@@ -74,7 +74,7 @@ static size_t tidy(char *out, size_t n, const char *s, size_t len)
 char *path_absolute(const struct user *u, struct str s, const char *what, struct err *e)
 {
     if (!s.n || memchr(s.p, 0, s.n)) {
-        err_set(e, E_INVALID, s.n ? "%s holds a NUL byte" : "no %s given", what);
+        err_set(e, E_INVALID, s.n ? "%s contains a NUL byte" : "no %s given", what);
         return NULL;
     }
     bool home = s.p[0] != '/';

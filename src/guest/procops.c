@@ -39,7 +39,7 @@ static void start_fini(struct start *s)
 static int add_text(struct start *s, size_t **vec, size_t *n, size_t max, struct str v, const char *what, struct err *e)
 {
     if (v.n && memchr(v.p, 0, v.n))
-        return err_set(e, E_INVALID, "%s holds a NUL byte", what);
+        return err_set(e, E_INVALID, "%s contains a NUL byte", what);
     if (*n == max)
         return err_set(e, E_INVALID, "more than %zu %ss", max, what);
     if ((*n & (*n - 1)) == 0)
@@ -169,7 +169,7 @@ static int pipe_pair(int *ours, int *theirs, bool we_read, uint32_t uid, struct 
 {
     int fd[2];
     if (pipe2(fd, O_CLOEXEC))
-        return err_sys(e, errno, "cannot make a pipe");
+        return err_sys(e, errno, "cannot create a pipe");
     *ours = fd[we_read ? 0 : 1], *theirs = fd[we_read ? 1 : 0];
     (void)fcntl(*ours, F_SETFL, O_NONBLOCK);
     if (uid)
@@ -183,7 +183,7 @@ static int start_process(const struct req *q, struct start *s, struct proc *p, s
     uint64_t cols = 0, rows = 0;
     auto_fd in = -1, out = -1, er = -1;
     if (a->nprocs >= PROCS_MAX)
-        return err_set(e, E_QUOTA, "%d processes started from outside are running already", PROCS_MAX);
+        return err_set(e, E_QUOTA, "%d processes started through the API are already running, the limit", PROCS_MAX);
     if (parse_start(q, s, p, &cols, &rows, e))
         return -1;
     if (p->pty) {

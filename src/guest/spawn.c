@@ -141,19 +141,25 @@ static int launch_error(const struct launch *l, struct err *e)
     switch (l->stage) {
     case LAUNCH_CWD:
         if (sys == ENOENT)
-            return err_set(e, E_NOT_FOUND, "cwd '%.180s' does not exist", l->cwd);
+            return err_why(e, REASON_CWD_MISSING, E_NOT_FOUND, "cwd '%.180s' does not exist",
+                           l->cwd);
         if (sys == ENOTDIR)
-            return err_set(e, E_INVALID, "cwd '%.180s' is not a directory", l->cwd);
+            return err_why(e, REASON_CWD_MISSING, E_INVALID, "cwd '%.180s' is not a directory",
+                           l->cwd);
         return err_sys(e, sys, "cwd '%.150s'", l->cwd);
     case LAUNCH_EXEC:
         if (sys == ENOENT && strchr(name, '/') && !access(name, F_OK))
-            return err_set(e, E_NOT_FOUND, "exec '%.150s': its interpreter does not exist", name);
+            return err_why(e, REASON_PROGRAM_MISSING, E_NOT_FOUND,
+                           "exec '%.150s': its interpreter does not exist", name);
         if (sys == ENOENT)
-            return err_set(e, E_NOT_FOUND, "exec '%.180s': not found", name);
+            return err_why(e, REASON_PROGRAM_MISSING, E_NOT_FOUND, "exec '%.180s': not found",
+                           name);
         if (sys == EACCES)
-            return err_set(e, E_DENIED, "exec '%.180s': permission denied", name);
+            return err_why(e, REASON_PROGRAM_DENIED, E_DENIED, "exec '%.180s': permission denied",
+                           name);
         if (sys == ENOEXEC)
-            return err_set(e, E_INVALID, "exec '%.180s': not a program (no #! line?)", name);
+            return err_why(e, REASON_PROGRAM_DENIED, E_INVALID,
+                           "exec '%.180s': not a program (no #! line?)", name);
         return err_sys(e, sys, "exec '%.150s'", name);
     case LAUNCH_USER:
         return err_sys(e, sys, "cannot become user '%.64s'", l->user.name);

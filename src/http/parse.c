@@ -62,7 +62,7 @@ static int parse_version(struct http_parser *p, struct str s)
     if (s.n != 8 || memcmp(s.p, "HTTP/", 5) || s.p[6] != '.' || s.p[5] < '0' || s.p[5] > '9' || s.p[7] < '0' || s.p[7] > '9')
         return bad(p, 400, "malformed HTTP version");
     if (s.p[5] != '1' || s.p[7] > '1')
-        return bad(p, 505, "only HTTP/1.0 and HTTP/1.1 are spoken here");
+        return bad(p, 505, "only HTTP/1.0 and HTTP/1.1 are supported");
     p->head.minor = s.p[7] - '0';
     return 0;
 }
@@ -120,7 +120,7 @@ static int parse_target(struct http_parser *p)
         return bad(p, 400, "malformed request target");
     if (str_eqz(h->method, "CONNECT")) {
         if (!(p->flags & HTTP_ALLOW_CONNECT))
-            return bad(p, 400, "CONNECT is not served here");
+            return bad(p, 400, "CONNECT is not supported");
         if (!host_ok(t, true))
             return bad(p, 400, "CONNECT wants host:port");
         h->form = HTTP_FORM_AUTHORITY;
@@ -145,7 +145,7 @@ static int parse_target(struct http_parser *p)
     if (!scheme)
         return bad(p, 400, "malformed request target");
     if (!(p->flags & HTTP_ALLOW_ABSOLUTE))
-        return bad(p, 400, "absolute request targets are not served here");
+        return bad(p, 400, "absolute request targets are not supported");
     size_t i = scheme;
     while (i < t.n && t.p[i] != '/' && t.p[i] != '?')
         i++;

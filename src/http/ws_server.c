@@ -142,7 +142,7 @@ int http_ws_accept(struct http_stream *s, const char *protocol, ws_on_msg *on_ms
     const struct http_head *h = http_head(s);
     if (!http_is_ws(s)) {
         (void)http_header(s, "Upgrade", "websocket");
-        stream_problem(s, 426, "this path speaks WebSocket only");
+        stream_problem(s, 426, "this path only supports WebSocket");
         return -1;
     }
     struct str key = http_head_get(h, "sec-websocket-key");

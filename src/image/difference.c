@@ -99,7 +99,7 @@ static int compare(struct untar *u, const char *list, size_t n, struct err *e)
         int parent = untar_parent(u, en.path, false, &name, e);
         if (parent < 0 || fstatat(parent, *name ? name : ".", &st, AT_SYMLINK_NOFOLLOW) < 0 || !same(&en, &st, !u->no_owner)) {
             untar_forget_dir(u);
-            return err_set(e, E_CONFLICT, "%s is not what the list says", untar_show(en.path, shown));
+            return err_set(e, E_CONFLICT, "%s does not match the list", untar_show(en.path, shown));
         }
     }
     untar_forget_dir(u);

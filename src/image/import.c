@@ -158,7 +158,7 @@ static int blob_take(struct import *im, const char *name, const char *want, uint
         ;
     if (rc > 0) {
         struct blob b = {a, sha256_new(), 0};
-        rc = size != UINT64_MAX && (uint64_t)archive_entry_size(ae) != size ? err_set(e, E_INVALID, "size is not the one announced")
+        rc = size != UINT64_MAX && (uint64_t)archive_entry_size(ae) != size ? err_set(e, E_INVALID, "size is not the announced one")
                                                                              : blob_use(im, &b, out, e);
         sha256_end_hex(b.hash, got);
         if (rc == 0 && want && strcmp(got, want) != 0)
@@ -223,7 +223,7 @@ static int note_member(struct import *im, struct archive *a, struct archive_entr
     if (archive_entry_filetype(ae) == AE_IFDIR || !*name)
         return 0;
     if (map_get(&im->member, name)) /* which of the two counts would depend on the reader */
-        return err_set(e, E_INVALID, "image archive: %s is there twice", untar_show(name, shown));
+        return err_set(e, E_INVALID, "image archive: %s occurs twice", untar_show(name, shown));
     if (im->member.n >= IMPORT_MEMBERS_MAX)
         return err_set(e, E_TOO_LARGE, "image archive has more than %d members", IMPORT_MEMBERS_MAX);
     if (hard || soft) {

@@ -116,7 +116,7 @@ int jks_trust(struct str store, const char *alias, struct str der, uint64_t now_
         const unsigned char *from = c.p;
         struct str name;
         if (!entry(&c, version, &name))
-            return invalid(e, "an entry that is not understood");
+            return invalid(e, "an unknown entry");
         if (name.n == want && !strncasecmp(name.p, alias, want))
             continue;
         buf_put(ret, from, (size_t)(c.p - from));

@@ -146,7 +146,7 @@ static int parse_env(struct json *root, struct pack *p, struct err *e)
             return -1;
         n += v.n + json_iter_key(it).n;
         if (!json_iter_key(it).n || memchr(json_iter_key(it).p, '=', json_iter_key(it).n))
-            return err_set(e, E_INVALID, "env: a name that is none");
+            return err_set(e, E_INVALID, "env: an invalid name");
     }
     if (json_len(env) > MANIFEST_ENV_MAX || n > ENV_BYTES)
         return err_set(e, E_TOO_LARGE, "env: more than %d entries or %d bytes", MANIFEST_ENV_MAX, ENV_BYTES);

@@ -59,7 +59,7 @@ static int take_head(struct pack_reader *r, struct err *e)
 {
     const unsigned char *p = (const unsigned char *)r->in.p;
     if (memcmp(p, magic, sizeof magic))
-        return err_set(e, E_INVALID, "this is no snapshot pack");
+        return err_set(e, E_INVALID, "not a snapshot pack");
     uint32_t n = get_le32(p + 8);
     if (!n || n > PACK_MANIFEST_MAX)
         return err_set(e, E_TOO_LARGE, "the pack's manifest has %u bytes; at most %u are read", n, PACK_MANIFEST_MAX);
@@ -82,7 +82,7 @@ static int settle(struct pack_reader *r, struct err *e)
         sha256_end_hex(r->sum, hex);
         r->sum = NULL;
         if (strcmp(hex, p->sha256))
-            return err_set(e, E_INVALID, "the pack is damaged or was changed: the sum of its %s is another than the one that was signed", pack_role_name(p->role));
+            return err_set(e, E_INVALID, "the pack is damaged or was changed: the checksum of its %s does not match the signed one", pack_role_name(p->role));
         if (r->ops->part(r->arg, r->part, e))
             return -1;
         r->part++;
@@ -98,7 +98,7 @@ static int take_manifest(struct pack_reader *r, struct err *e)
     buf_puts(&text, domain);
     buf_put(&text, r->in.p, r->in.n);
     if (!sign_check(r->key, text.p, text.n, r->sig))
-        return err_set(e, E_DENIED, "the pack's signature is not right: it was changed after it was signed");
+        return err_set(e, E_DENIED, "the pack's signature is invalid: it was changed after it was signed");
     if (pack_parse(r->in.p, r->in.n, &r->pack, e))
         return -1;
     uint64_t all = PACK_HEAD + r->want;
@@ -127,7 +127,7 @@ static int take_record(struct pack_reader *r, struct err *e)
         return err_set(e, E_INVALID, "the pack is damaged: blocks of its %s are out of order or beyond its end", pack_role_name(p->role));
     size_t n = p->bytes - number * PACK_BLOCK < PACK_BLOCK ? (size_t)(p->bytes - number * PACK_BLOCK) : PACK_BLOCK;
     if (zeros(block, n) || !zeros(block + n, PACK_BLOCK - n))
-        return err_set(e, E_INVALID, "the pack is damaged: a block of its %s should not be there or runs over its end", pack_role_name(p->role));
+        return err_set(e, E_INVALID, "the pack is damaged: a block of its %s is unexpected or runs past its end", pack_role_name(p->role));
     sha256_add(r->sum, rec, PACK_RECORD);
     r->next = number + 1;
     r->seen++;
@@ -140,7 +140,7 @@ static int take(struct pack_reader *r, struct err *e)
     case HEAD: return take_head(r, e);
     case MANIFEST: return take_manifest(r, e);
     case PARTS: return take_record(r, e);
-    default: return err_set(e, E_INVALID, "something follows the end of the pack");
+    default: return err_set(e, E_INVALID, "there is data after the end of the pack");
     }
 }
 
@@ -148,7 +148,7 @@ int pack_reader_push(struct pack_reader *r, const void *p, size_t n, struct err 
 {
     const char *at = p;
     if (r->state == BROKEN)
-        return err_set(e, E_INVALID, "the pack was refused already");
+        return err_set(e, E_INVALID, "the pack was already refused");
     while (n) {
         size_t k = r->state == OVER ? 0 : r->want - r->in.n;
         k = k < n ? k : n;

@@ -40,22 +40,25 @@ static int on_from(struct parse *ps, const char *p, struct err *e)
 {
     auto_buf w = {0};
     if (ps->r->from)
-        return err_set(e, E_UNSUPPORTED, "line %d: a second FROM: multi-stage recipes are not supported", ps->line);
+        return err_why(e, REASON_BAD_RECIPE, E_UNSUPPORTED, "line %d: a second FROM: multi-stage recipes are not supported", ps->line);
     if (*p == '-')
-        return err_set(e, E_UNSUPPORTED, "line %d: FROM takes no options", ps->line);
+        return err_why(e, REASON_BAD_RECIPE, E_UNSUPPORTED, "line %d: FROM takes no options",
+                       ps->line);
     int rc = lex_word(&p, &w, ps->line, e);
     if (rc <= 0)
-        return rc < 0 ? -1 : err_set(e, E_INVALID, "line %d: FROM needs a template", ps->line);
+        return rc < 0 ? -1
+                      : err_why(e, REASON_BAD_RECIPE, E_INVALID, "line %d: FROM needs a template",
+                                ps->line);
     if (*p)
-        return err_set(e, E_UNSUPPORTED, "line %d: FROM takes one name; multi-stage recipes are not supported", ps->line);
+        return err_why(e, REASON_BAD_RECIPE, E_UNSUPPORTED, "line %d: FROM takes one name; multi-stage recipes are not supported", ps->line);
     char *colon = strchr(w.p, ':');
     struct str name = {w.p, colon ? (size_t)(colon - w.p) : w.n}, tag = {colon ? colon + 1 : "", colon ? strlen(colon + 1) : 0};
     if (!name_ok(name) || (colon && (tag.n > 63 || !chars_ok(tag.p, "._-"))))
-        return err_set(e, E_INVALID, "line %d: FROM: not a template name. An image is not pulled: `podman save -o image.tar IMAGE`, then `hutch template import NAME image.tar` and FROM NAME",
+        return err_why(e, REASON_BAD_RECIPE, E_INVALID, "line %d: FROM: not a template name. Images are not pulled: `podman save -o image.tar IMAGE`, then `hutch template import NAME image.tar` and FROM NAME",
                        ps->line);
     if (str_eqz(name, "debian")) {
         if (!str_eqz(tag, "12") && !str_eqz(tag, "12-slim") && !str_eqz(tag, "bookworm") && !str_eqz(tag, "bookworm-slim"))
-            return err_set(e, E_UNSUPPORTED, "line %d: FROM debian: only debian:12 can be built", ps->line);
+            return err_why(e, REASON_BAD_RECIPE, E_UNSUPPORTED, "line %d: FROM debian: only debian:12 can be built", ps->line);
         ps->r->debian = true;
         tag = S("12");
     }
@@ -68,17 +71,18 @@ static int command(struct recipe_cmd *c, const char *what, const char *p, int li
 {
     struct lex_words w = {0};
     if (!*p)
-        return err_set(e, E_INVALID, "line %d: %s needs a command", line, what);
+        return err_why(e, REASON_BAD_RECIPE, E_INVALID, "line %d: %s needs a command", line, what);
     if (!strncmp(p, "<<", 2))
-        return err_set(e, E_UNSUPPORTED, "line %d: here-documents are not supported; join lines with a backslash", line);
+        return err_why(e, REASON_BAD_RECIPE, E_UNSUPPORTED, "line %d: here-documents are not supported; join lines with a backslash", line);
     if (!strncmp(p, "--", 2))
-        return err_set(e, E_UNSUPPORTED, "line %d: %s takes no options", line, what);
+        return err_why(e, REASON_BAD_RECIPE, E_UNSUPPORTED, "line %d: %s takes no options", line,
+                       what);
     int rc = lex_json(p, &w, line, e);
     if (rc == 0) {
         c->shell = true;
         rc = lex_add(&w, p, strlen(p), line, e);
     } else if (rc > 0 && !*w.v[0]) {
-        rc = err_set(e, E_INVALID, "line %d: %s needs a program", line, what);
+        rc = err_why(e, REASON_BAD_RECIPE, E_INVALID, "line %d: %s needs a program", line, what);
     }
     c->argv = w.v;
     c->argc = w.n;
@@ -90,7 +94,7 @@ static int on_run(struct parse *ps, const char *p, struct err *e) { return comma
 static int once(struct recipe_cmd *c, const char *what, struct parse *ps, const char *p, struct err *e)
 {
     if (c->argc)
-        return err_set(e, E_INVALID, "line %d: a second %s", ps->line, what);
+        return err_why(e, REASON_BAD_RECIPE, E_INVALID, "line %d: a second %s", ps->line, what);
     return command(c, what, p, ps->line, e);
 }
 static int on_start(struct parse *ps, const char *p, struct err *e) { return once(&ps->r->start, "START", ps, p, e); }
@@ -99,9 +103,9 @@ static int on_ready(struct parse *ps, const char *p, struct err *e) { return onc
 static int on_kernels(struct parse *ps, const char *p, struct err *e)
 {
     if (ps->r->kernels)
-        return err_set(e, E_INVALID, "line %d: a second KERNELS", ps->line);
+        return err_why(e, REASON_BAD_RECIPE, E_INVALID, "line %d: a second KERNELS", ps->line);
     if (!*p || strlen(p) > RECIPE_KERNELS_MAX || p[strspn(p, "abcdefghijklmnopqrstuvwxyz \t")])
-        return err_set(e, E_INVALID, "line %d: KERNELS needs names of languages, or none", ps->line);
+        return err_why(e, REASON_BAD_RECIPE, E_INVALID, "line %d: KERNELS needs names of languages, or none", ps->line);
     ps->r->kernels = xstrdup(p);
     return 0;
 }
@@ -111,33 +115,37 @@ static int copy_option(struct parse *ps, const char *w, struct err *e)
     struct recipe_step *s = ps->s;
     if (!strncmp(w, "--chown=", 8)) {
         if (!owner_ok(w + 8) || s->chown)
-            return err_set(e, E_INVALID, "line %d: COPY --chown: not user or user:group", ps->line);
+            return err_why(e, REASON_BAD_RECIPE, E_INVALID,
+                           "line %d: COPY --chown: not user or user:group", ps->line);
         s->chown = xstrdup(w + 8);
         return 0;
     }
     if (!strncmp(w, "--chmod=", 8)) {
         size_t n = strspn(w + 8, "01234567");
         if (w[8 + n] || n < 3 || n > 5 || s->chmod >= 0 || strtol(w + 8, NULL, 8) > 07777)
-            return err_set(e, E_INVALID, "line %d: COPY --chmod: not an octal mode", ps->line);
+            return err_why(e, REASON_BAD_RECIPE, E_INVALID,
+                           "line %d: COPY --chmod: not an octal mode", ps->line);
         s->chmod = (int)strtol(w + 8, NULL, 8);
         return 0;
     }
-    return err_set(e, E_UNSUPPORTED, "line %d: COPY %.40s is not supported", ps->line, w);
+    return err_why(e, REASON_BAD_RECIPE, E_UNSUPPORTED, "line %d: COPY %.40s is not supported",
+                   ps->line, w);
 }
 
 /* Sources are names inside the build context, which the client packs. */
 static int source_ok(const char *s, int line, struct err *e)
 {
     if (*s == '/')
-        return err_set(e, E_INVALID, "line %d: COPY: sources are relative to the build context", line);
+        return err_why(e, REASON_BAD_RECIPE, E_INVALID, "line %d: COPY: sources are relative to the build context", line);
     if (strpbrk(s, "*?["))
-        return err_set(e, E_UNSUPPORTED, "line %d: COPY: wildcards are not supported; name the file or its directory", line);
+        return err_why(e, REASON_BAD_RECIPE, E_UNSUPPORTED, "line %d: COPY: wildcards are not supported; name the file or its directory", line);
     if (strchr(s, '$') || strchr(s, '\\'))
-        return err_set(e, E_UNSUPPORTED, "line %d: COPY: variables in sources are not supported", line);
+        return err_why(e, REASON_BAD_RECIPE, E_UNSUPPORTED, "line %d: COPY: variables in sources are not supported", line);
     for (const char *c = s; *c;) {
         size_t n = strcspn(c, "/");
         if (n == 2 && !memcmp(c, "..", 2))
-            return err_set(e, E_INVALID, "line %d: COPY: a source leaves the build context", line);
+            return err_why(e, REASON_BAD_RECIPE, E_INVALID,
+                           "line %d: COPY: a source is outside of the build context", line);
         c += n;
         c += *c == '/';
     }
@@ -153,7 +161,8 @@ static int copy_words(struct parse *ps, const char *p, struct lex_words *w, stru
             return -1;
     }
     if (!strncmp(p, "<<", 2))
-        return err_set(e, E_UNSUPPORTED, "line %d: here-documents are not supported", ps->line);
+        return err_why(e, REASON_BAD_RECIPE, E_UNSUPPORTED,
+                       "line %d: here-documents are not supported", ps->line);
     if (*p == '[') {
         if ((rc = lex_json(p, w, ps->line, e)) < 0)
             return -1;
@@ -182,14 +191,15 @@ static int on_copy(struct parse *ps, const char *p, struct err *e)
     ps->s->chmod = -1;
     int rc = copy_words(ps, p, &w, e);
     if (rc == 0 && w.n < 2)
-        rc = err_set(e, E_INVALID, "line %d: COPY needs a source and a destination", ps->line);
+        rc = err_why(e, REASON_BAD_RECIPE, E_INVALID,
+                     "line %d: COPY needs a source and a destination", ps->line);
     for (size_t i = 0; rc == 0 && i < w.n; i++)
         if (!*w.v[i])
-            rc = err_set(e, E_INVALID, "line %d: COPY: empty name", ps->line);
+            rc = err_why(e, REASON_BAD_RECIPE, E_INVALID, "line %d: COPY: empty name", ps->line);
         else if (i + 1 < w.n)
             rc = source_ok(w.v[i], ps->line, e);
     if (rc == 0 && w.n > 2 && w.v[w.n - 1][strlen(w.v[w.n - 1]) - 1] != '/')
-        rc = err_set(e, E_INVALID, "line %d: COPY of several sources needs a destination that ends in /", ps->line);
+        rc = err_why(e, REASON_BAD_RECIPE, E_INVALID, "line %d: COPY of several sources needs a destination that ends in /", ps->line);
     if (rc == 0)
         words_give(ps, &w);
     lex_free(&w);
@@ -200,7 +210,7 @@ static int env_pair(struct lex_words *w, const char *name, size_t n, const char 
 {
     auto_free char *key = xstrndup(name, n);
     if (!env_name_ok(key))
-        return err_set(e, E_INVALID, "line %d: ENV: not a variable name", line);
+        return err_why(e, REASON_BAD_RECIPE, E_INVALID, "line %d: ENV: not a variable name", line);
     return lex_add(w, key, n, line, e) < 0 || lex_add(w, value, strlen(value), line, e) < 0 ? -1 : 0;
 }
 
@@ -210,17 +220,18 @@ static int env_words(struct parse *ps, const char *p, struct lex_words *w, struc
     size_t n = strcspn(p, " \t=");
     int rc;
     if (!*p)
-        return err_set(e, E_INVALID, "line %d: ENV needs name=value", ps->line);
+        return err_why(e, REASON_BAD_RECIPE, E_INVALID, "line %d: ENV needs name=value", ps->line);
     if (p[n] != '=') { /* the old form: everything behind the name is the value */
         const char *value = p + n + strspn(p + n, " \t");
         if (!*value)
-            return err_set(e, E_INVALID, "line %d: ENV needs a value", ps->line);
+            return err_why(e, REASON_BAD_RECIPE, E_INVALID, "line %d: ENV needs a value", ps->line);
         return lex_rest(value, &b, ps->line, e) < 0 ? -1 : env_pair(w, p, n, b.p, ps->line, e);
     }
     while ((rc = lex_word(&p, &b, ps->line, e)) > 0) {
         char *eq = strchr(b.p, '=');
         if (!eq)
-            return err_set(e, E_INVALID, "line %d: ENV: %.40s is not name=value", ps->line, b.p);
+            return err_why(e, REASON_BAD_RECIPE, E_INVALID, "line %d: ENV: %.40s is not name=value",
+                           ps->line, b.p);
         if (env_pair(w, b.p, (size_t)(eq - b.p), eq + 1, ps->line, e) < 0)
             return -1;
     }
@@ -245,7 +256,8 @@ static int one_word(struct parse *ps, const char *what, const char *p, struct er
     if (rc < 0)
         return -1;
     if (!rc || !b.n || *p)
-        return err_set(e, E_INVALID, "line %d: %s takes one argument", ps->line, what);
+        return err_why(e, REASON_BAD_RECIPE, E_INVALID, "line %d: %s takes one argument", ps->line,
+                       what);
     if (lex_add(&w, b.p, b.n, ps->line, e) < 0)
         return -1;
     words_give(ps, &w);
@@ -257,7 +269,7 @@ static int on_user(struct parse *ps, const char *p, struct err *e)
     if (one_word(ps, "USER", p, e) < 0)
         return -1;
     const char *u = ps->s->word[0];
-    return strchr(u, '$') || owner_ok(u) ? 0 : err_set(e, E_INVALID, "line %d: USER: not a user name", ps->line);
+    return strchr(u, '$') || owner_ok(u) ? 0 : err_why(e, REASON_BAD_RECIPE, E_INVALID, "line %d: USER: not a user name", ps->line);
 }
 
 /* ---- the table -------------------------------------------------------------------------------------------------- */
@@ -313,11 +325,11 @@ static int instruction(struct recipe *r, const char *text, int line, struct err 
     const struct instruction *in = lookup_word((struct str){text, n});
     struct parse ps = {.r = r, .line = line};
     if (!in)
-        return err_set(e, E_INVALID, "line %d: unknown instruction %.*s", line, (int)(n > 40 ? 40 : n), text);
+        return err_why(e, REASON_BAD_RECIPE, E_INVALID, "line %d: unknown instruction %.*s", line, (int)(n > 40 ? 40 : n), text);
     if (!in->parse)
-        return err_set(e, E_UNSUPPORTED, "line %d: %s is not supported; %s", line, in->name, in->instead);
+        return err_why(e, REASON_BAD_RECIPE, E_UNSUPPORTED, "line %d: %s is not supported; %s", line, in->name, in->instead);
     if (!r->from && in->parse != on_from)
-        return err_set(e, E_INVALID, "line %d: a recipe starts with FROM", line);
+        return err_why(e, REASON_BAD_RECIPE, E_INVALID, "line %d: a recipe starts with FROM", line);
     if (in->kind) {
         if (r->nsteps == RECIPE_STEPS_MAX)
             return err_set(e, E_TOO_LARGE, "line %d: more than %d steps", line, RECIPE_STEPS_MAX);
@@ -338,14 +350,14 @@ int recipe_parse(const char *text, size_t n, struct recipe *ret, struct err *e)
     if (n > RECIPE_BYTES_MAX)
         return err_set(e, E_TOO_LARGE, "recipe is larger than %u bytes", RECIPE_BYTES_MAX);
     if (!str_utf8((struct str){text, n}))
-        return err_set(e, E_INVALID, "recipe is not UTF-8 text");
+        return err_why(e, REASON_BAD_RECIPE, E_INVALID, "recipe is not UTF-8 text");
     while ((rc = lex_line(&l, &line, &at, e)) > 0)
         if (instruction(&r, line.p, at, e) < 0) {
             rc = -1;
             break;
         }
     if (rc == 0 && !r.from)
-        rc = err_set(e, E_INVALID, "recipe is empty; it starts with FROM");
+        rc = err_why(e, REASON_BAD_RECIPE, E_INVALID, "recipe is empty; it starts with FROM");
     if (rc < 0) {
         recipe_fini(&r);
         return -1;

@@ -57,7 +57,8 @@ int lex_line(struct lex *l, struct buf *out, int *line, struct err *e)
     if (!any)
         return 0;
     if (more)
-        return err_set(e, E_INVALID, "line %d: the recipe ends in a continued line", *line);
+        return err_why(e, REASON_BAD_RECIPE, E_INVALID,
+                       "line %d: the recipe ends in a continued line", *line);
     while (out->n && blank(out->p[out->n - 1]))
         out->p[--out->n] = 0;
     return 1;
@@ -106,9 +107,9 @@ static int quoted(const char **at, bool stop_at_blank, struct buf *out, int line
     }
     *at = p;
     if (quote)
-        return err_set(e, E_INVALID, "line %d: a quote is not closed", line);
+        return err_why(e, REASON_BAD_RECIPE, E_INVALID, "line %d: a quote is not closed", line);
     if (brace)
-        return err_set(e, E_INVALID, "line %d: ${ is not closed", line);
+        return err_why(e, REASON_BAD_RECIPE, E_INVALID, "line %d: ${ is not closed", line);
     return 0;
 }
 
@@ -267,12 +268,12 @@ int lex_json(const char *p, struct lex_words *out, int line, struct err *e)
     if (p[1])
         goto bad;
     if (!out->n)
-        return err_set(e, E_INVALID, "line %d: the JSON form is empty", line);
+        return err_why(e, REASON_BAD_RECIPE, E_INVALID, "line %d: the JSON form is empty", line);
     return 1;
 bad:
     if (test) {
         lex_free(out);
         return 0;
     }
-    return err_set(e, E_INVALID, "line %d: not a JSON array of strings", line);
+    return err_why(e, REASON_BAD_RECIPE, E_INVALID, "line %d: not a JSON array of strings", line);
 }

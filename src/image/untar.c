@@ -326,7 +326,7 @@ static int take_entry(struct untar *u, struct archive *a, struct archive_entry *
         return err_set(e, E_TOO_LARGE, "archive has more than %llu files", (unsigned long long)u->max_files);
     int64_t size = archive_entry_size_is_set(ae) ? archive_entry_size(ae) : 0;
     if (size < 0 || (uint64_t)size > u->max_bytes - u->st.bytes)
-        return err_set(e, E_TOO_LARGE, "archive holds more than %llu bytes", (unsigned long long)u->max_bytes);
+        return err_set(e, E_TOO_LARGE, "archive contains more than %llu bytes", (unsigned long long)u->max_bytes);
     u->st.bytes += (uint64_t)size; /* also of what is skipped: it has to be read */
 
     name = strrchr(path, '/');
@@ -387,7 +387,7 @@ static int take_entries(struct untar *u, struct archive *a, struct err *e)
         /* Compressed headers are a bomb of their own: 4 KiB a file is generous. */
         int64_t raw = archive_filter_bytes(a, 0);
         if (raw > 0 && (uint64_t)raw / 4096 > u->max_files + u->max_bytes / 4096 + 1024)
-            return err_set(e, E_TOO_LARGE, "archive holds more than %llu bytes", (unsigned long long)u->max_bytes);
+            return err_set(e, E_TOO_LARGE, "archive contains more than %llu bytes", (unsigned long long)u->max_bytes);
         if (take_entry(u, a, ae, e) < 0) {
             const char *name = archive_entry_pathname(ae);
             return err_wrap(e, "%s", untar_show(name ? name : "", shown));

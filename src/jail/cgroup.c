@@ -101,7 +101,7 @@ static int host_lock(struct cgroup_host *h, struct err *e)
         if (fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB))
             h->lock[i] = take_fd(&fd);
         else
-            rc = errno == EWOULDBLOCK ? err_set(e, E_CONFLICT, "the control groups %s belong to another hutch that still runs", h->tag)
+            rc = errno == EWOULDBLOCK ? err_set(e, E_CONFLICT, "the control groups %s belong to another hutch that is still running", h->tag)
                                       : err_sys(e, errno, "locking the control groups %s", h->tag);
     }
     return rc;
@@ -115,7 +115,7 @@ static int host_open(struct cgroup_host *h, const char *text, struct err *e)
         return cg2_host_open(h, text, true, e);
     struct err why;
     if (cg2_host_open(h, text, false, &why)) /* optional beside v1: the v1 freezer does the same, slower */
-        (void)snprintf(h->note, sizeof h->note, "no cgroup2 beside v1: kill and freeze by the v1 freezer");
+        (void)snprintf(h->note, sizeof h->note, "no cgroup2 besides v1: using the v1 freezer to kill and freeze");
     return cg1_host_open(h, text, e);
 }
 
@@ -224,7 +224,7 @@ int cgroup_host_sweep(struct cgroup_host *h, struct err *e)
             return found;
         (void)nanosleep(&(struct timespec){0, 10 * 1000 * 1000}, NULL); /* start-up only */
     }
-    return err_set(e, E_CONFLICT, "%d control groups of an earlier life cannot be removed", left);
+    return err_set(e, E_CONFLICT, "%d control groups of an earlier run cannot be removed", left);
 }
 
 /* ---- trees of others ---- */

@@ -163,7 +163,7 @@ static int s_ids(struct jail *j, struct err *e) { return privs_ids(prof(j)->run_
 static int s_find_place(struct jail *j, struct err *e)
 {
     j->at = open(j->attach_at, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    return j->at < 0 ? err_sys(e, errno, "place of the new root") : 0;
+    return j->at < 0 ? err_sys(e, errno, "location of the new root") : 0;
 }
 
 static int s_make_pts(struct jail *j, struct err *e)
@@ -300,7 +300,7 @@ static int s_death(struct jail *j, struct err *e)
 /* The parent may have died before the line above; its end of the socket is the witness. */
 static int s_armed(struct jail *j, struct err *e)
 {
-    return send(j->sync, "X", 1, MSG_NOSIGNAL) != 1 ? err_set(e, E_INTERNAL, "the parent is gone") : 0;
+    return send(j->sync, "X", 1, MSG_NOSIGNAL) != 1 ? err_set(e, E_INTERNAL, "the parent process has exited") : 0;
 }
 
 static int s_seccomp(struct jail *j, struct err *e) { return j->filter ? seccomp_install(j->filter, e) : 0; }

@@ -231,7 +231,7 @@ int mount_put(int mnt, int top, const char *dir, struct err *e)
         to = open_beneath(top, dir, O_DIRECTORY);
     }
     if (to < 0)
-        return err_sys(e, errno, "/%s of the template is no plain directory", dir);
+        return err_sys(e, errno, "/%s of the template is not a plain directory", dir);
     return mount_move(mnt, to, "", e) ? err_wrap(e, "/%s", dir) : 0;
 }
 

@@ -286,7 +286,7 @@ static int bound(enum net_kind k, int family, int type, uint16_t port, struct er
         (port == NET_PORT_UDP && transparent(fd, family) < 0) ||
         bind(fd, family == AF_INET ? (struct sockaddr *)&a4 : (struct sockaddr *)&a6, family == AF_INET ? sizeof a4 : sizeof a6) < 0 ||
         (type == SOCK_STREAM && listen(fd, BACKLOG) < 0))
-        return errno == EADDRINUSE ? err_set(e, E_CONFLICT, "port %u inside the sandbox, where its network gate listens, is taken by a program in it", port)
+        return errno == EADDRINUSE ? err_set(e, E_CONFLICT, "port %u in the sandbox, where its network gate listens, is in use by a program in it", port)
                                    : err_sys(e, errno, "gate socket, port %u", port);
     return take_fd(&fd);
 }

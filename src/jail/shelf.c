@@ -59,7 +59,7 @@ int shelf_keep(const struct shelf *s, int mnt, const char *name, struct err *e)
     if (!used(s))
         return 0;
     if (strlen(name) > SHELF_NAME)
-        return err_set(e, E_INTERNAL, "shelf: '%s' is too long a name", name);
+        return err_set(e, E_INTERNAL, "shelf: the name '%s' is too long", name);
     if (enter(s, e))
         return -1;
     int rc = hang(mnt, name, e);

@@ -19,11 +19,19 @@ struct jobs {
     int nthreads, pending;
     pthread_t *thread;
     pthread_mutex_t lock; /* guards queue, finished, quit */
-    pthread_cond_t more;
+    pthread_cond_t more, over; /* something to do; something is done */
     struct list queue;    /* not yet taken by a worker */
     struct list finished; /* done() not yet called */
     bool quit, posted;    /* posted: a collect() is on its way to the loop */
 };
+
+static void end(struct jobs *j, struct job *job)
+{
+    j->pending--;
+    if (job->done)
+        job->done(job->arg);
+    free(job);
+}
 
 static void collect(void *arg)
 {
@@ -38,10 +46,7 @@ static void collect(void *arg)
         pthread_mutex_unlock(&j->lock);
         if (!job)
             return;
-        j->pending--;
-        if (job->done)
-            job->done(job->arg);
-        free(job);
+        end(j, job);
     }
 }
 
@@ -60,6 +65,7 @@ static void *worker(void *arg)
         job->work(job->arg);
         pthread_mutex_lock(&j->lock);
         list_add_tail(&j->finished, &job->node);
+        pthread_cond_signal(&j->over);
         if (!j->posted && !j->quit) {
             j->posted = true;
             loop_post(j->loop, collect, j);
@@ -79,6 +85,7 @@ struct jobs *jobs_new(struct loop *l, int nthreads)
     list_init(&j->finished);
     pthread_mutex_init(&j->lock, NULL);
     pthread_cond_init(&j->more, NULL);
+    pthread_cond_init(&j->over, NULL);
     /* Workers take no signals: those belong to the loop thread. */
     sigset_t all, old;
     sigfillset(&all);
@@ -103,11 +110,25 @@ void job_run(struct jobs *j, void (*work)(void *), void (*done)(void *), void *a
 
 int jobs_pending(const struct jobs *j) { return j->pending; }
 
+void jobs_finish(struct jobs *j)
+{
+    while (j->pending) {
+        pthread_mutex_lock(&j->lock);
+        while (list_empty(&j->finished))
+            pthread_cond_wait(&j->over, &j->lock);
+        struct job *job = container_of(j->finished.next, struct job, node);
+        list_del(&job->node); /* a collect() that is on its way finds the list without it */
+        pthread_mutex_unlock(&j->lock);
+        end(j, job);
+    }
+}
+
 static void bury(void *arg)
 {
     struct jobs *j = arg;
     pthread_mutex_destroy(&j->lock);
     pthread_cond_destroy(&j->more);
+    pthread_cond_destroy(&j->over);
     free(j->thread);
     free(j);
 }

@@ -8,4 +8,7 @@ struct jobs;
 struct jobs *jobs_new(struct loop *l, int nthreads);
 void job_run(struct jobs *j, void (*work)(void *), void (*done)(void *) /* may be NULL */, void *arg);
 int jobs_pending(const struct jobs *j); /* accepted, done() not yet called */
+void jobs_finish(
+    struct jobs *
+        j); /* blocks until every accepted job is over and its done() was called; those that they begin too */
 void jobs_free(struct jobs *j);         /* waits for every accepted job and calls its done() */

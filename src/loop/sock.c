@@ -86,7 +86,7 @@ int sock_listen_unix(const char *path, mode_t mode, struct err *e)
         if (probe < 0)
             return err_sys(e, errno, "socket");
         if (!connect(probe, (void *)&un, sizeof un) || errno == EAGAIN)
-            return err_set(e, E_CONFLICT, "another process listens on %s", path);
+            return err_set(e, E_CONFLICT, "another process is listening on %s", path);
         if (errno != ECONNREFUSED && errno != ENOENT)
             return err_sys(e, errno, "probe %s", path);
         if (unlink(path) && errno != ENOENT)

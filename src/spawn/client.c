@@ -145,7 +145,7 @@ static void lose(struct spawn_client *c, int sys)
         return;
     c->lost = true;
     if (sys)
-        (void)err_sys(&c->why, sys, "the spawner is gone");
+        (void)err_sys(&c->why, sys, "hutch-spawn is not running");
     else
         (void)err_set(&c->why, E_UNAVAILABLE, "the spawner closed the connection");
     c->why.code = E_UNAVAILABLE;
@@ -180,9 +180,9 @@ static bool flush(struct spawn_client *c)
 int spawn_call(struct spawn_client *c, const struct sp_req *q, const int *fds, int nfds, spawn_done *done, void *arg, struct err *e)
 {
     if (c->lost || c->freed)
-        return err_set(e, E_UNAVAILABLE, "the spawner is gone");
+        return err_set(e, E_UNAVAILABLE, "hutch-spawn is not running");
     if (c->nunsent >= QUEUE_MAX)
-        return err_set(e, E_UNAVAILABLE, "the spawner does not keep up");
+        return err_set(e, E_UNAVAILABLE, "hutch-spawn does not keep up");
     if (nfds < 0 || nfds > FD_PASS_MAX)
         return err_set(e, E_INTERNAL, "too many descriptors");
     struct call *k = xcalloc(1, sizeof *k);

@@ -33,7 +33,7 @@ int op_net(struct server *s, struct request *r, struct err *e)
     return 0;
 }
 
-_Static_assert(NET_SOCK_MAX <= OUT_FDS, "an answer must take all sockets");
+_Static_assert(NET_SOCK_MAX <= OUT_FDS, "a reply must take all sockets");
 
 /* ---- hutch-egress ------------------------------------------------------------------------------------------------ */
 

@@ -46,9 +46,9 @@ static int hang(const struct pack *p, int fs, struct err *e)
     struct stat st;
     auto_fd at = open(p->s->attach_at, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (at < 0 || fstat(at, &st) < 0)
-        return err_sys(e, errno, "place of the new file system");
+        return err_sys(e, errno, "location of the new file system");
     if (st.st_uid || st.st_dev != p->s->attach_dev || st.st_ino != p->s->attach_ino)
-        return err_set(e, E_INTERNAL, "the place of the new file system is not the one that was made for it");
+        return err_set(e, E_INTERNAL, "the location of the new file system is not the one created for it");
     return mount_move(fs, at, "", e);
 }
 
@@ -123,7 +123,7 @@ static int shrink(struct pack *p, int image, struct err *e)
     step(p, "checking the image's file system");
     if (program2(fsck, 1, e))
         return -1;
-    step(p, "shrinking the image to what it holds");
+    step(p, "shrinking the image to its contents");
     if (program2(min, 0, e))
         return -1;
     if (fstat(image, &st) < 0)
@@ -212,7 +212,7 @@ static int start(struct server *s, struct box *b, const struct sp_pack *q, int i
     struct stat st;
     memset(&p, 0, sizeof p);
     if (fstat(in, &st) < 0 || !(S_ISREG(st.st_mode) || S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode)))
-        return err_set(e, E_INVALID, "the archive is no file, pipe or socket");
+        return err_set(e, E_INVALID, "the archive is not a file, pipe or socket");
     if (box_take_slot(b, e))
         return -1;
     p.program = server_program(s, "hutch-untar", &s->untar, s->untar_id, e);

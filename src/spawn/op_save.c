@@ -81,7 +81,7 @@ static int find_ram(struct task *t, struct err *e)
             return err_set(e, E_GUEST, "the emulator has mapped its RAM in an odd way");
         at += t->map[i].pages;
     }
-    return at == t->ram_pages ? 0 : err_set(e, E_GUEST, "the emulator's RAM has another size than it should");
+    return at == t->ram_pages ? 0 : err_set(e, E_GUEST, "the emulator's RAM has the wrong size");
 }
 
 static void want(struct task *t, uint64_t page) { t->wanted[page / 8] |= (unsigned char)(1u << page % 8); }

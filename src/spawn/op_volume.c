@@ -154,7 +154,7 @@ static int open_place(const char *place, struct err *e)
         if (fd < 0 && errno == ENOENT && !mkdir(at, 0755))
             fd = sys_openat2(root, at, how, resolve);
         if (fd < 0)
-            return err_sys(e, errno, "place of the volume in the sandbox");
+            return err_sys(e, errno, "location of the volume in the sandbox");
     }
     return fd;
 }
@@ -226,7 +226,7 @@ static int lend(struct server *s, struct request *r, struct err *e)
 {
     const struct sp_lend *q = &r->q->u.lend;
     if (!sp_id_ok(q->volume) || q->read_only > 1 || !memchr(q->place, 0, sizeof q->place) || !sp_place_ok(q->place))
-        return err_set(e, E_INVALID, "not a place for a volume");
+        return err_set(e, E_INVALID, "not a valid location for a volume");
     struct box *b = box_find(s, q->box);
     if (!b || b->kind != SP_KIND_BOX || b->state != BX_ALIVE)
         return err_set(e, E_NOT_FOUND, "no running container %s", q->box);

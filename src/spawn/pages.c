@@ -79,10 +79,10 @@ void pages_index_head(unsigned char out[PAGES_INDEX], const unsigned char *entri
 int pages_index_check(const unsigned char *p, size_t n, uint32_t ram_pages, uint32_t *ret_count, struct err *e)
 {
     if (n < PAGES_INDEX || memcmp(p, magic, sizeof magic) || get_le32(p + 8) != 1)
-        return err_set(e, E_CONFLICT, "the saved memory has no proper index");
+        return err_set(e, E_CONFLICT, "the saved memory has no valid index");
     uint32_t count = get_le32(p + 12);
     if (get_le32(p + 16) != ram_pages || count > ram_pages || n != PAGES_INDEX + (uint64_t)count * 8)
-        return err_set(e, E_CONFLICT, "the saved memory belongs to a machine of another size");
+        return err_set(e, E_CONFLICT, "the saved memory is of a machine of another size");
     if (get_le32(p + 20) != crc32c(crc32c(0, p, 20), p + PAGES_INDEX, (size_t)count * 8))
         return err_set(e, E_CONFLICT, "the index of the saved memory is damaged");
     int64_t before = -1;

@@ -205,7 +205,7 @@ static void on_conn(struct server *s, struct watch *w)
         if (n == (ssize_t)sizeof q && q.version == SP_VERSION && q.seq)
             dispatch(s, &r);
         else
-            conn_close(s, n == 0 ? "closed" : n < 0 ? "error" : "speaks another version");
+            conn_close(s, n == 0 ? "closed" : n < 0 ? "error" : "has another version");
         for (int f = 0; n >= 0 && f < nfds; f++)
             if (fds[f] >= 0)
                 (void)close(fds[f]);
@@ -255,7 +255,7 @@ static void on_starter(struct server *s, struct watch *w)
         own_for_good(s);
         return;
     }
-    log_info("the daemon that started this did not come up");
+    log_info("the daemon that started hutch-spawn did not start");
     server_unlisten(s); /* first: whoever starts next must not mistake us for one that stays */
     s->stop = true;
 }

@@ -145,7 +145,7 @@ int server_program(struct server *s, const char *name, int *memfd, int64_t id[3]
 int server_home_open(struct server *s, int flags, struct err *e, const char *fmt, ...) __attribute__((format(printf, 4, 5), warn_unused_result)); /* below home, no symlinks */
 
 /* server_own.c, in this order */
-int own_home(struct server *s, struct err *e) __attribute__((warn_unused_result));    /* locks home and run folder, makes the tag */
+int own_home(struct server *s, struct err *e) __attribute__((warn_unused_result));    /* locks home and run directory, makes the tag */
 void own_for_good(struct server *s);                                                 /* the lease is over: others may rely on us */
 int own_cgroups(struct server *s, struct err *e) __attribute__((warn_unused_result)); /* takes our tree, sweeps what an earlier life left in it */
 int own_ids(struct server *s, struct err *e) __attribute__((warn_unused_result));     /* a window of ids */

@@ -201,7 +201,7 @@ static void try_remove(struct box *b)
         return;
     }
     if (b->cg.live)
-        log_warn("%s: control group left behind, the next start sweeps it", b->id);
+        log_warn("%s: could not remove the control group; the next start will", b->id);
     if (b->keep_files)
         close_fd(&b->upper);
     if (b->removing && b->keep_files && b->kind == SP_KIND_BOX && !b->synced && disk_upper_busy(s, b->id) && b->tries++ < 400) {

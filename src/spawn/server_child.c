@@ -27,7 +27,7 @@ static void on_answer(struct server *s, struct watch *w)
     (void)close(c->pidfd);
     if (n != (ssize_t)sizeof a) {
         a.rc = -1;
-        (void)err_set(&a.err, E_INTERNAL, "the work ended without an answer");
+        (void)err_set(&a.err, E_INTERNAL, "the worker exited without an answer");
     }
     if (c->over)
         c->over(c->arg);

@@ -108,7 +108,7 @@ int disk_template(struct server *s, const char *id, struct err *e)
     if (image < 0 || fstat(image, &st))
         return err_wrap(e, "template %s", id);
     if (st.st_uid) /* it came in a pack; the host's kernel does not read what it did not write */
-        return err_set(e, E_UNSUPPORTED, "template %s came with the snapshot of a VM and is not for containers; isolation vm", id);
+        return err_set(e, E_UNSUPPORTED, "template %s was imported with the snapshot of a VM and cannot be used for containers; use isolation vm", id);
     char name[SHELF_NAME];
     shelf_name(id, name);
     auto_fd m = mount_image(image, true, s->scratch, e);

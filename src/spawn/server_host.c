@@ -42,7 +42,7 @@ int server_home_open(struct server *s, int flags, struct err *e, const char *fmt
         return err_sys(e, errno, "%s", path);
     if (fstat(fd, &st) < 0 || (!(flags & O_DIRECTORY) && !S_ISREG(st.st_mode))) {
         (void)close(fd);
-        return err_set(e, E_INVALID, "%s is no regular file", path);
+        return err_set(e, E_INVALID, "%s is not a regular file", path);
     }
     return fd;
 }
@@ -205,7 +205,7 @@ static void sweep_files(struct server *s)
     if (d)
         (void)closedir(d);
     if (boxes)
-        log_info("%d box directories of an earlier life: they stay until removed by request", boxes);
+        log_info("%d box directories of an earlier run are kept until they are removed by request", boxes);
 }
 
 /* Under another name until it is the daemon's and listens: whoever sees the socket can connect. */
@@ -260,8 +260,8 @@ static int private_mounts(struct err *e)
     if (!sys_mount(NULL, "/", NULL, MOUNT_REC | MOUNT_PRIVATE, NULL))
         return 0;
     if (errno == EINVAL)
-        return err_set(e, E_UNSUPPORTED, "its root folder is not a mount point, as in a plain chroot, so it cannot keep its mounts to itself: "
-                                         "bind-mount that folder onto itself before chroot, or use pivot_root");
+        return err_set(e, E_UNSUPPORTED, "its root directory is not a mount point, as in a plain chroot, so it cannot have private mounts: "
+                                         "bind-mount that directory onto itself before chroot, or use pivot_root");
     return err_sys(e, errno, "private mount namespace");
 }
 

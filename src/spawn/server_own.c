@@ -66,7 +66,7 @@ void own_for_good(struct server *s)
     struct stat st;
     struct err e;
     if (fstat(s->home_fd, &st) < 0 || write_owner(s, &st, false, &e))
-        log_warn("spawn.lock cannot be written: the next hutchd will not take this over");
+        log_warn("spawn.lock cannot be written: the next hutchd cannot take over the sandboxes");
 }
 
 static int lock_run(struct server *s, struct err *e)
@@ -81,7 +81,7 @@ static int lock_run(struct server *s, struct err *e)
         return err_set(e, E_CONFLICT, "%s is not a file of hutch-spawn: remove it", path);
     if (!lock_wait(s->lock))
         return 0;
-    return errno == EWOULDBLOCK ? err_set(e, E_CONFLICT, "another hutch uses the run folder %s", s->run) : err_sys(e, errno, "locking %s", path);
+    return errno == EWOULDBLOCK ? err_set(e, E_CONFLICT, "another hutch uses the run directory %s", s->run) : err_sys(e, errno, "locking %s", path);
 }
 
 /* The home is what must not be shared; the run folder may differ by mistake, or because it is another root's. */
@@ -92,9 +92,9 @@ int own_home(struct server *s, struct err *e)
         return -1;
     server_unlisten(s); /* of one that was killed: nobody else has the lock, so nobody listens there */
     if (ftruncate(s->lock, 0) < 0 || fstat(s->home_fd, &st) < 0)
-        return err_sys(e, errno, "home and run folder");
+        return err_sys(e, errno, "home and run directory");
     if (lock_wait(s->home_fd))
-        return errno == EWOULDBLOCK ? err_set(e, E_CONFLICT, "another hutch uses the home %s, with another run folder or from another container", s->home)
+        return errno == EWOULDBLOCK ? err_set(e, E_CONFLICT, "another hutch uses the home %s, with another run directory or from another container", s->home)
                                     : err_sys(e, errno, "locking the home %s", s->home);
     uint64_t id[2] = {st.st_dev, st.st_ino};
     (void)snprintf(s->tag, sizeof s->tag, "hutch-%016llx", (unsigned long long)hash64(id, sizeof id));
@@ -147,7 +147,7 @@ static void sweep_unlocked(struct server *s)
     (void)snprintf(tag, sizeof tag, "hutch-%08x", hash32(s->home));
     for (int i = 0; cgroup_host_census(&s->cg, tag, &c) && (c.unseen || other_lives(s)); i++) {
         if (i == LOCK_TURNS / 2) {
-            log_warn("control groups %s are of an older hutch that runs elsewhere with the same home path: left alone", tag);
+            log_warn("control groups %s belong to an older hutch that runs elsewhere with the same home path: not touched", tag);
             return;
         }
         moment();
@@ -205,5 +205,5 @@ int own_ids(struct server *s, struct err *e)
         s->uid_base = UID_FIRST + w * SLOTS * SLOT_IDS;
         return 0;
     }
-    return err_set(e, E_QUOTA, "all %u id windows of this host are taken", UID_WINDOWS);
+    return err_set(e, E_QUOTA, "all %u id ranges of this host are in use", UID_WINDOWS);
 }

@@ -147,7 +147,7 @@ void jailer_work(struct server *s, int sock)
 
 static void lost(struct server *s)
 {
-    log_warn("the jailer is gone: doing its work here");
+    log_warn("the jailer exited: doing its work in this process");
     server_unwatch(s, &s->jailer.w);
     cleanup_fd(&s->jailer.sock);
     s->jailer.sock = -1;

@@ -58,7 +58,7 @@ static int open_dir(struct server *s, struct err *e)
     if (st.st_uid == 0 && !(st.st_mode & 022))
         return take_fd(&dir);
     if (!empty_dir(dir))
-        return err_set(e, E_DENIED, "the volumes folder is not root's alone: images in it are not trusted (chown root, chmod 700 if they are)");
+        return err_set(e, E_DENIED, "the volumes directory is not owned by root alone, so its images are not trusted (if they are yours: chown root, chmod 700)");
     if (fchown(dir, 0, 0) < 0 || fchmod(dir, 0700) < 0 || !empty_dir(dir))
         return err_sys(e, errno, "volumes");
     return take_fd(&dir);
@@ -134,7 +134,7 @@ void volume_close(struct server *s, const char *id)
         if (!strcmp(s->volume[i].id, id)) {
             let_go(s, &s->volume[i]);
             memmove(s->volume + i, s->volume + i + 1, sizeof *s->volume * (size_t)(--s->nvolume - i));
-            log_info("volume %s let go", id);
+            log_info("volume %s released", id);
             return;
         }
 }
@@ -210,7 +210,7 @@ int volume_make(struct server *s, const char *id, uint32_t mib, uint32_t inodes,
     if (dir < 0)
         return -1;
     if (!faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW))
-        return err_set(e, E_CONFLICT, "volume %s has an image already", id);
+        return err_set(e, E_CONFLICT, "volume %s already has an image", id);
     (void)unlinkat(dir, tmp, 0);
     if (make_image(s, dir, tmp, mib, inodes, e) || wait_free(dir, tmp, e)) {
         (void)unlinkat(dir, tmp, 0);
@@ -270,7 +270,7 @@ void volume_wait_done(struct server *s, int slot, int rc, const struct err *e)
 void volume_worker_lost(struct server *s)
 {
     struct err e;
-    (void)err_set(&e, E_UNAVAILABLE, "the disk worker ended while it was at it; try again");
+    (void)err_set(&e, E_UNAVAILABLE, "the disk worker exited in the middle; try again");
     for (int i = 0; i < WAITS; i++)
         volume_wait_done(s, i, -1, &e);
 }

@@ -59,7 +59,7 @@ static void work(struct server *s, int sock)
 
 static void lose(struct server *s, struct worker *k)
 {
-    log_warn("a disk worker is gone: doing its work here");
+    log_warn("a disk worker exited: doing its work in this process");
     server_unwatch(s, &k->w);
     cleanup_fd(&k->sock);
     k->sock = -1;

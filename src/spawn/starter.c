@@ -74,12 +74,12 @@ static enum seat look(const struct spawn_conf *c, struct err *e)
     if (home >= 0)
         (void)fstat(home, &st);
     if (!run_held) {
-        err_set(e, E_CONFLICT, "the home %s is in use by another hutch, with another run folder or from another container: stop that one, or set HUTCH_HOME", c->home);
+        err_set(e, E_CONFLICT, "the home %s is in use by another hutch, with another run directory or from another container: stop that one, or set HUTCH_HOME", c->home);
         return SEAT_OTHER;
     }
     read_occupant(lock, &st, home_held, &who);
     if (!who.ours) {
-        err_set(e, E_CONFLICT, "the run folder %s is in use by the hutch with %s%.100s: set HUTCH_RUN to a folder of its own", c->run, *who.home ? "the home " : "another home", who.home);
+        err_set(e, E_CONFLICT, "the run directory %s is in use by the hutch with %s%.100s: set HUTCH_RUN to another directory", c->run, *who.home ? "the home " : "another home", who.home);
         return SEAT_OTHER;
     }
     (void)snprintf(path, sizeof path, "%s/spawn.sock", c->run);
@@ -87,7 +87,7 @@ static enum seat look(const struct spawn_conf *c, struct err *e)
         return SEAT_BUSY;
     if (who.version == SP_VERSION)
         return SEAT_OURS;
-    err_set(e, E_CONFLICT, "a hutch-spawn of another version still runs for the home %s: start that version's hutchd and end it with `hutch down`, or end the process; its sandboxes end with it", c->home);
+    err_set(e, E_CONFLICT, "a hutch-spawn of another version is still running for the home %s: stop it with that version's `hutch down`, or kill the process; its sandboxes end with it", c->home);
     return SEAT_OTHER;
 }
 
@@ -125,7 +125,10 @@ static int last_words(const char *log, off_t from, struct err *e)
     while (n && text[n - 1] == '\n')
         text[--n] = 0;
     const char *line = n ? memrchr(text, '\n', n) : NULL;
-    return err_set(e, E_UNAVAILABLE, "%s", line ? line + 1 : n ? text : "it ended without a word");
+    return err_set(e, E_UNAVAILABLE, "%s",
+                   line ? line + 1
+                   : n  ? text
+                        : "it exited without a message");
 }
 
 static int hear(int lease, const char *log, off_t from, struct err *e)
@@ -143,7 +146,7 @@ static int hear(int lease, const char *log, off_t from, struct err *e)
     else if (ready > 0)
         (void)last_words(log, from, e);
     else
-        (void)err_set(e, E_UNAVAILABLE, "no word of it for %d s", START_MS / 1000);
+        (void)err_set(e, E_UNAVAILABLE, "it did not answer for %d s", START_MS / 1000);
     return err_wrap(e, "hutch-spawn did not start");
 }
 

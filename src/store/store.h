@@ -42,7 +42,7 @@ struct sandbox_row {
     const char *token, *start_path;
     int64_t start_ns; /* how long the start took */
     const char *kernel, *boot_id;
-    const char *life_json; /* how it pauses and ends; see core/life.h */
+    const char *life_json; /* how it pauses and ends; see core/sandbox/life.h */
     bool durable;     /* no column: fsync before done(), for what must outlive a power cut (paused to disk) */
 };
 struct template_row {

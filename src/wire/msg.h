@@ -2,7 +2,7 @@
  * One request opens one stream (ids chosen by the host, never 0, not reused
  * while open). The agent answers every request with exactly one FR_RES, last.
  * FR_RES payload = err_code(u8, base/err.h) + record; on error the record has
- * T_MESSAGE. Comments list request fields -> reply fields; [x] is optional,
+ * T_MESSAGE and perhaps T_WHY (a slug of err_why). Comments list request fields -> reply fields; [x] is optional,
  * x* repeats.
  *
  * Flow control: neither side sends more DATA bytes on a stream than it was
@@ -106,5 +106,5 @@ enum tag {
     T_KERNEL, T_VERSION, T_MEM_BYTES, T_ARG, T_STDIN, T_COLS, T_ROWS, T_TAG, T_TIMEOUT_MS, T_CREDIT, T_PID, T_OFFSET, T_PROC,
     T_EXIT_KIND, T_EXIT_CODE, T_SIGNAL, T_BYTES, T_PATH, T_NAME, T_TYPE, T_SIZE, T_MODE, T_UID, T_GID, T_OWNER, T_GROUP,
     T_MTIME_NS, T_TARGET, T_TARGET_TYPE, T_XATTR, T_ENTRY, T_DEPTH, T_DEST, T_SEQ, T_CPU_NS, T_CPUS, T_MEM_USED, T_MEM_CACHE,
-    T_DISK_BYTES, T_DISK_USED, T_NPROC, T_PORT, T_TARGET_MODE, T_ATIME_NS, T_CTIME_NS,
+    T_DISK_BYTES, T_DISK_USED, T_NPROC, T_PORT, T_TARGET_MODE, T_ATIME_NS, T_CTIME_NS, T_WHY,
 };

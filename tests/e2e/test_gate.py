@@ -132,7 +132,7 @@ def closing_waits_for_nobody(t):
     box.exec(["sh", "-c", "echo >/tmp/wait"])
     th.join(30)
     equal(told[0].code, "canceled")
-    contains(told[0].message, "was closed before this change was in force")
+    contains(told[0].message, "was closed before this change took effect")
     equal(box.info()["network"]["mode"], "none")
     equal(inside(box, 'R["q"] = query("api.allowed.test")[0]')["q"] == 0, False, "and closed it is")
     box.exec(["rm", "/usr/local/bin/keytool"], user="root")

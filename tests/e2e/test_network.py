@@ -112,7 +112,7 @@ def vercel_forms(t):
     lacks(json.dumps(box.info()["network"]), "hidden-7")
     for form, mode in (("deny-all", "none"), ({"mode": "allow-all"}, "open")):
         equal(t.c.put(f"{box.p}/network", form)["network"], {"mode": mode})
-    contains(str(refuses("unsupported", t.c.put, f"{box.p}/network", {"allow": {"a.test": [{"forwardURL": "https://x.test"}]}})), "sent elsewhere")
+    contains(str(refuses("unsupported", t.c.put, f"{box.p}/network", {"allow": {"a.test": [{"forwardURL": "https://x.test"}]}})), "cannot be forwarded")
 
 
 @TIERS

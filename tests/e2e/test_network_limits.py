@@ -178,7 +178,7 @@ def an_idle_flow_of_datagrams_ends(t):
     o = begin()
     box = t.box(network={"allow": [{"cidr": o.ip(), "ports": [7777], "protocol": "udp"}], "limits": {"connections": 1}})
     equal(inside(box, "R['x'] = udp((O.web, 7777), b'one')", web=o.ip())["x"], "one")
-    end = logged(t, box, seconds=30, kind="close", type="udp", addr=o.ip(), reason="nothing moved for a while")
+    end = logged(t, box, seconds=30, kind="close", type="udp", addr=o.ip(), reason="idle")
     equal((end["in"], end["out"]), (3, 3))
     true(end["ms"] >= 2000, end)
     # One that moves stays, and counts; when it rests its place is free again.

@@ -101,7 +101,7 @@ def doctor(t):
     for c in checks:
         true(c["status"] in ("ok", "warn", "fail") and c["name"] and c["found"], c)
         if c["status"] != "ok":
-            true(c["lost"] and c["mend"], f"{c}: says neither what is lost nor how to mend it")
+            true(c["lost"] and c["fix"], f"{c}: says neither what is lost nor how to fix it")
     mounts = [c for c in checks if c["name"] == "mounts"]  # tried by hutch-spawn, as boxes need them
     true(len(mounts) == 1 and mounts[0]["status"] == "ok", checks)
 

@@ -165,7 +165,7 @@ def a_run_folder_of_another_home_is_refused(t):
     env = dict(t.d.env, HUTCH_HOME=other, HUTCH_LISTEN=f"127.0.0.1:{_daemon.free_port()}")
     said = run_to_end(env)
     untouched(t, box, pid, before)
-    contains(said, f"the run folder {t.d.run} is in use by the hutch with the home {t.d.home}")
+    contains(said, f"the run directory {t.d.run} is in use by the hutch with the home {t.d.home}")
     # The spawner alone, with sandboxes that wait for the next hutchd of their own home.
     t.d.shutdown(keep=True)
     contains(run_to_end(env), "set HUTCH_RUN")
@@ -191,7 +191,7 @@ def a_spawner_of_another_version_is_not_taken_over(t):
             f.truncate()
             f.write(other)
             f.flush()
-            contains(run_to_end(t.d.env), f"a hutch-spawn of another version still runs for the home {t.d.home}")
+            contains(run_to_end(t.d.env), f"a hutch-spawn of another version is still running for the home {t.d.home}")
         f.seek(0)
         f.truncate()
         f.write(text)
@@ -332,7 +332,7 @@ def a_start_that_fails_leaves_no_process(t):
         root = os.path.join(t.tmp, "root")
         os.mkdir(root)
         said = run_to_end(d.env, [f'for d in /*; do [ ! -d "$d" ] || [ -L "$d" ] || {{ mkdir "{root}$d"; mount --rbind "$d" "{root}$d"; }}; [ ! -L "$d" ] || cp -a "$d" "{root}$d"; done'], root=root)
-        contains(said, "hutch-spawn did not start: its root folder is not a mount point, as in a plain chroot")
+        contains(said, "hutch-spawn did not start: its root directory is not a mount point, as in a plain chroot")
         equal(living(d), [])
         # After hutch-spawn, hutch-egress and all are up.
         undo = damage(d.home)
@@ -419,7 +419,7 @@ def a_start_that_is_killed_leaves_no_process(t):
         d.client.create(isolation="container").ok(["true"])
         equal(d.stop(), [])
         with owned_by_another(d) as group:
-            contains(run_to_end(d.env), "belong to another hutch that still runs")
+            contains(run_to_end(d.env), "belong to another hutch that is still running")
         equal(living(d), [])
         os.rmdir(group + "/box")
         os.rmdir(group)

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+from urllib.parse import urlsplit
 
 import daemon
 import oci
@@ -168,11 +169,15 @@ TOOLS = ("pip", "pip3", "npm", "git", "apt-get", "curl", "wget")
 FILES = ("/etc/pip.conf", "/etc/xdg/pip/pip.conf", "/etc/npmrc", "/usr/etc/npmrc", "/usr/local/etc/npmrc", "/etc/gitconfig")
 
 
-def bare_run(name, home, defaults, bare=True, **env):
+def mask(bare=True):
+    """Commands of a shell that take the settings away, bare: the tools too; in a mount namespace of its own."""
     hide = [p for t in TOOLS if bare for d in "/usr/local/sbin /usr/local/bin /usr/sbin /usr/bin /sbin /bin".split() if os.path.exists(p := f"{d}/{t}")]
     hide += [f for f in FILES if os.path.exists(f)]
-    mask = "".join(f"mount --bind /dev/null {os.path.realpath(p)} && " for p in dict.fromkeys(hide))
-    return subprocess.run(["unshare", "-m", "sh", "-c", f'{mask}exec sh "$0" "$1" "$2"', SCRIPT, name, defaults], capture_output=True, text=True, timeout=60,
+    return "".join(f"mount --bind /dev/null {os.path.realpath(p)} && " for p in dict.fromkeys(hide))
+
+
+def bare_run(name, home, defaults, bare=True, **env):
+    return subprocess.run(["unshare", "-m", "sh", "-c", f'{mask(bare)}exec sh "$0" "$1" "$2"', SCRIPT, name, defaults], capture_output=True, text=True, timeout=60,
                           env={"PATH": os.environ["PATH"], "HOME": home, **env})
 
 
@@ -214,6 +219,24 @@ def the_template_is_asked_when_it_is_built(t):
     for url in noted.values():
         true(re.fullmatch(r"https://[a-z0-9.-]+/[a-z/]*", url), url)
     equal(os.stat(f.name).st_uid, 0)
+
+
+@plain
+@own_daemon(HUTCH_POOL_VM=0, HUTCH_POOL_PRESTARTED=0, HUTCH_POOL_CONTAINER=0)
+def presets_on_a_bare_host(t):
+    """The daemon itself on such a host: what the template noted comes all the way to a policy."""
+    with open(os.path.join(t.d.home, "cache", "apt", "defaults")) as f:
+        want = {urlsplit(line.split()[1]).hostname for line in f} | {"github.com", "gitlab.com"}
+    t.d.shutdown()
+    wrapper = os.path.join(t.tmp, "hutchd")
+    with open(wrapper, "w") as f:
+        f.write(f"#!/bin/sh\nexec unshare -m sh -c '{mask()}exec \"$0\"' {daemon.program('hutchd')}\n")
+    os.chmod(wrapper, 0o755)
+    t.d.bin = t.tmp
+    t.d.env = {**{k: v for k, v in t.d.env.items() if not k.lower().startswith(("pip_", "npm_", "git_"))}, "HOME": t.tmp}
+    t.d.start(settle=False)
+    box = t.create(isolation="container", network={"presets": ["pip", "npm", "git"]})
+    equal(set(box.info()["network"]["leads_to"]), want)
 
 
 PIP_CONF = """# a comment
@@ -336,13 +359,13 @@ def doctor_says_where_presets_lead(t):
     pip = got["preset pip"]
     equal(pip["status"], "warn")
     contains(pip["found"], "not available: ")
-    contains(pip["mend"], "HUTCH_PRESET_PIP=")
+    contains(pip["fix"], "HUTCH_PRESET_PIP=")
     e = refuses("unsupported", t.box, isolation="container", network={"presets": ["pip"]})
-    contains(e.message, "pip on this host is set to an index that is not http or https; set HUTCH_PRESET_PIP=")
-    contains(e.hint, "hutch doctor")
+    contains(e.message, "pip on this host uses an index that is not http or https; set HUTCH_PRESET_PIP=")
+    contains(e.hint, "GET /v1/doctor")
     p = subprocess.run([daemon.program("hutch"), "doctor"], env={**t.d.env, "HUTCH_NO_START": "1"}, capture_output=True, text=True, timeout=60)
     contains(p.stdout, "git.example.org (HUTCH_PRESET_GIT)")
-    contains(p.stdout, "preset pip: without it: `--net allow=@pip` is refused")
+    contains(p.stdout, "preset pip: affects `--net allow=@pip`, which is refused")
 
 
 @plain
@@ -352,9 +375,9 @@ def doctor_says_that_an_index_names_no_files(t):
     pip = rows(t)["preset pip"]
     equal(pip["status"], "warn")
     contains(pip["found"], "127.0.0.1 (this host's pip configuration)")
-    contains(pip["lost"], "installs may fail: ")
-    contains(pip["lost"], "/simple/none/pip/ names no file, so where the index keeps them is not known")
-    contains(pip["mend"], "HUTCH_PRESET_PIP=")
+    contains(pip["lost"], "installs, which may fail: ")
+    contains(pip["lost"], "/simple/none/pip/ links to no files, so their host is unknown")
+    contains(pip["fix"], "HUTCH_PRESET_PIP=")
 
 
 class _Pipe:
@@ -430,7 +453,7 @@ def the_recipe_in_the_docs(t):
         _site.append(Site(BASE, FOLDER))
     o.site = _site[0]
     with open(os.path.join(daemon.REPO, "docs/templates.md")) as f:
-        recipe, commands = re.search(r"## Recipes\n.*?\n```\n(FROM .*?)```\n+```\n(.*?)```\n", f.read(), re.S).groups()
+        recipe, commands = re.search(r"## Recipes\n.*?\n```text\n(FROM .*?)```\n.*?```sh\n(.*?)```\n", f.read(), re.S).groups()
     contains(recipe, "PATH=/srv/app/bin:$PATH")
     here = folder(t, requirements_txt="standin\n")
     os.makedirs(os.path.join(here, "bin"))

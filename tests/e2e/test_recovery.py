@@ -288,7 +288,7 @@ def its_process_is_killed_from_outside(t):
     o = box.wait_state("failed", seconds=15)
     equal(o["end"]["reason"], "host-fault")
     true(o["end"]["message"])
-    contains(refuses("gone", box.exec, ["true"]).message, "recover")
+    contains(refuses("gone", box.exec, ["true"]).hint, "/recover brings it back")
     other.ok(["true"])
     equal(t.d.pids_of(o["box"]), [], "it holds neither processor nor memory")
     equal(box.kill().status, 204)
@@ -378,8 +378,8 @@ def failed_is_reached_by_its_name(t):
     # What cannot be done says what can.
     for what in (lambda: by_name.exec(["true"]), by_name.pause, by_name.resume, lambda: by_name.timeout(100), lambda: t.c.put(by_name.p + "/network", {"mode": "none"})):
         e = refuses("gone", what)
-        contains(e.message, "recover")
-        equal(e.hint, "`hutch recover victim` brings it back")
+        contains(e.message, "its files are kept")
+        equal(e.hint, "POST /v1/sandboxes/victim/recover brings it back from its disk")
     rc, _, said = hutch("exec", "victim", "--", "true")
     equal(rc, 66)
     contains(said, "hint: `hutch recover victim` brings it back")
@@ -429,7 +429,7 @@ def a_name_that_was_taken_meanwhile(t):
     equal(t.c.box("mine").info()["id"], other.id)
     e = refuses("conflict", box.recover)
     contains(e.message, "rename")
-    contains(e.hint, "hutch kill")
+    contains(e.hint, "choose another name")
     # Of several that failed, the last.
     fail(t, other)
     equal(t.c.box("mine").info()["id"], other.id)

@@ -70,7 +70,9 @@ def refusals(t):
     refuses("invalid", box.rollback, s["id"], memory=True)
     refuses("invalid", box.rollback, "a b")
     box.pause()
-    contains(refuses("conflict", box.rollback, s["id"]).message, "resume it first")
+    e = refuses("conflict", box.rollback, s["id"])
+    contains(e.message, "is paused")
+    contains(e.hint, "/resume")
     box.resume()
     equal(box.ok(["echo", "on"]), "on\n")
 

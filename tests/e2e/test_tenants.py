@@ -75,7 +75,7 @@ def together_and_live(t):
     equal(inside(third, hold, web=o.ip())["got"], ["x"] * 3, "a tenant without an entry has no limit")
     set_tenants(acme={"nonsense": 1})
     t.d.signal(signal.SIGHUP)
-    until(lambda: "the tenants stay as they are" in open(t.d.log_path).read(), 10, "a wrong file is told")
+    until(lambda: "keeping the previous tenants" in open(t.d.log_path).read(), 10, "a wrong file is told")
     equal(inside(two, ask)["got"], [3, 0, 200], "and changes nothing")
 
 
@@ -115,7 +115,7 @@ def the_canary_tries_every_ceiling(t):
           [("acme", None, {"allow": ["allowed.test"]}), ("shut", None, {"mode": "none"}), ("free", 9, None), ("less", None, {"mode": "open", "deny": ["other.test"]})])
     less = t.d.tcp(t.d.new_key("less")["key"]).create(isolation=t.tier, network={"mode": "open"})
     t.boxes.append(less)
-    contains(less.info()["network"]["limited"], "less what it denies")
+    contains(less.info()["network"]["limited"], "except for what it denies")
     equal(limits["host"]["ceiling"]["mode"], "open")
 
     def doctor(**env):
@@ -158,7 +158,7 @@ def who_rests_makes_room(t):
     a.put("f", b"of a")
     b.put("f", b"of b")
     e = refuses("quota", box)  # b was busy a moment ago
-    contains(e.message, "running of HUTCH_TENANTS")
+    contains(e.message, "running in HUTCH_TENANTS")
     def room():  # once b was found idle
         try:
             return box(idle_timeout_s=3600, on_idle="pause")
@@ -178,7 +178,7 @@ def who_rests_makes_room(t):
     # Memory alike; the operator has no limit.
     small = t.d.tcp(t.d.new_key("small")["key"])
     box(small, memory_mib=512), box(small, memory_mib=512)
-    contains(refuses("quota", box, small, memory_mib=128).message, "memory_mib of HUTCH_TENANTS")
+    contains(refuses("quota", box, small, memory_mib=128).message, "memory_mib in HUTCH_TENANTS")
     box(t.c, memory_mib=128)
     equal([(x["running"], x["memory_mib"]) for x in t.c.get("/v1/tenants")["tenants"]], [(2, None), (None, 1100)])
 

@@ -274,7 +274,7 @@ def copied_with_its_memory(t):
     for b in (box, kid, made):
         b.kill()
     t.c.delete("/v1/volumes/data")
-    contains(refuses("conflict", t.create, snapshot="s").message, "gone")
+    contains(refuses("conflict", t.create, snapshot="s").message, "no longer exists")
     volume(t)
 
 

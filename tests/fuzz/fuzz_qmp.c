@@ -1,6 +1,6 @@
 /* libFuzzer: QMP lines from a hostile QEMU. Whatever comes in, a message that
  * parses is a message whose words are short, terminated and printable. */
-#include "backend/vm/qmp.h"
+#include "tier/vm/qmp.h"
 #include <stdlib.h>
 #include <string.h>
 

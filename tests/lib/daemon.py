@@ -116,6 +116,7 @@ class Daemon:
         self.census = _census.Census(self.home, self.run)
         self.baseline, self.base_places = None, {}
         self.starts = 0
+        self.kernel = None  # an OlderKernel that it lives under
 
     # -- clients
 
@@ -137,8 +138,10 @@ class Daemon:
         log.write(b"--- start %d ---\n" % self.starts)
         log.flush()
         self.proc = subprocess.Popen([os.path.join(self.bin, "hutchd")], env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                     cwd="/", start_new_session=True)
+                                     cwd="/", start_new_session=True, preexec_fn=self.kernel and self.kernel.enter)
         log.close()
+        if self.kernel:
+            self.kernel.listen()
         end = Deadline(seconds)
         while True:
             try:

@@ -283,6 +283,11 @@ class Runner:
             got = [x for x in got if label(*x) in wanted]
         return got
 
+    def none(self, todo):
+        """Words that match no test are a mistake, not a success."""
+        if not todo and not self.failed:
+            self.bad("no test matches", 0, " ".join(self.opts.k + ([self.opts.tier] if self.opts.tier else [])) or "there are none")
+
     def attempt(self, test, tier):
         """With --retry a failure is only noted: a shared machine stalls now and then. A sanitizer's word counts at once."""
         for _ in range(self.opts.repeat):
@@ -332,6 +337,7 @@ class Workers:
         todo = self.total.plan(files)
         todo.sort(key=lambda x: -max(getattr(x[0].fn, "timeout", DEFAULT_TIMEOUT), DEFAULT_TIMEOUT))  # stable: else as in the files
         self.todo = [label(*x) for x in todo]
+        self.total.none(todo)
         self.lock = threading.Lock()
         self.argv = argv
         self.live = []
@@ -461,10 +467,12 @@ def main(argv):
         return Workers(opts, files, argv).run()
     r = Runner(opts)
     todo = r.plan(files, quiet=opts.worker)
+    if not opts.worker:
+        r.none(todo)
     if opts.list:
         for x in todo:
             r.say(label(*x))
-        return 0
+        return 1 if r.failed else 0
     started = time.monotonic()
     try:
         (worker if opts.worker else serial)(r, todo)

@@ -209,6 +209,31 @@ def test_census_counts_children_of_ours():
             os.kill(x.pid, 9)
 
 
+def test_census_leaves_threads_of_the_kernel_out():
+    """KVM has one for each VM, in the VM's control group. Here a child of ours is called one, in its line of /proc."""
+    home, run = tempfile.mkdtemp(), tempfile.mkdtemp()
+    c, read = census.Census(home, run), census._read
+    p = subprocess.Popen(["sleep", "60"], env={"HUTCH_RUN": run})
+
+    def as_kernel(path, *mode):
+        text = read(path, *mode)
+        if path != f"/proc/{p.pid}/stat":
+            return text
+        head, tail = text.rsplit(")", 1)
+        rest = tail.split()
+        rest[6] = str(int(rest[6]) | 0x00200000)  # PF_KTHREAD of field 9, flags
+        return f"{head}) {' '.join(rest)}"
+    try:
+        ht.until(lambda: c.mine(), 5)
+        ht.equal(c.sample()["process"]["guest process sleep"], 1)
+        census._read = as_kernel
+        ht.equal(c.sample().get("process", {}), {})
+    finally:
+        census._read = read
+        p.kill()
+        p.wait()
+
+
 def test_leak_diff_normalises_ids():
     C = collections.Counter
     a = {"cgroup": C({census.norm("/sys/x/hutch-iabcdefghij0123456789"): 2})}

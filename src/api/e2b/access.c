@@ -1,15 +1,14 @@
 #include "api/e2b/access.h"
 #include "api/e2b/signature.h"
 #include "api/gate.h"
-#include "api/req.h"
+#include "api/preview/preview.h"
 #include "base/clock.h"
-#include "base/enc.h"
-#include "core/auth.h"
+#include "core/host/auth.h"
 #include "crypto/digest.h"
 #include <stdio.h>
 
 #define SEARCH_PAGE 128
-#define ANYONE ((struct e2b_may){.anyone = true})
+#define ANYONE      ((struct may){.anyone = true})
 
 static bool same(struct str got, const char *want)
 {
@@ -17,36 +16,9 @@ static bool same(struct str got, const char *want)
     return n && got.p && got.n == n && mem_eq_ct(got.p, want, n);
 }
 
-static struct e2b_may refuse(int status, const char *say) { return say ? (struct e2b_may){.status = status, .say = say} : (struct e2b_may){0}; }
+static struct may refuse(int status, const char *say) { return say ? (struct may){.status = status, .say = say} : (struct may){0}; }
 
 static bool is_health(struct http_stream *s) { return str_eqz(http_path(s), "/health") && (http_is(s, "GET") || http_is(s, "HEAD")); }
-
-/* ---- the traffic token ---- */
-void e2b_traffic_token(const struct sandbox *sb, char out[E2B_TRAFFIC_TOKEN])
-{
-    unsigned char mac[SHA256_BYTES];
-    *out = 0;
-    if (!*sb->token)
-        return; /* it would be everybody's */
-    hmac_sha256(sb->token, strlen(sb->token), "traffic", 7, mac);
-    hex_encode(mac, (E2B_TRAFFIC_TOKEN - 1) / 2, out);
-}
-
-static bool has_sdk_token(struct http_stream *s, const struct sandbox *sb)
-{
-    char want[E2B_TRAFFIC_TOKEN];
-    e2b_traffic_token(sb, want);
-    return same(http_req_header(s, "E2b-Traffic-Access-Token"), want);
-}
-
-struct e2b_may e2b_may_guest(struct api *a, struct http_stream *s, const struct sandbox *sb)
-{
-    const char *want = kv_get(&sb->options, "e2b.traffic_token"); /* none: its ports are public */
-    (void)a;
-    if (!want || same(http_req_header(s, "E2b-Traffic-Access-Token"), want) || has_sdk_token(s, sb))
-        return refuse(0, NULL);
-    return refuse(403, "Sandbox is secured with traffic access token. Token header 'e2b-traffic-access-token' is missing or wrong");
-}
 
 /* ---- the access token, or an API key. What was sent decides alone. ---- */
 enum proof { PROVEN, NONE, WRONG_TOKEN, WRONG_KEY };
@@ -104,7 +76,7 @@ static const char *signature_refusal(struct http_stream *s, const struct sandbox
     return e2b_signature_expired(&u, clock_wall() / NS_PER_S) ? "signature is already expired" : NULL;
 }
 
-struct e2b_may e2b_may_envd(struct api *a, struct http_stream *s, const struct sandbox *sb)
+struct may e2b_may_envd(struct api *a, struct http_stream *s, const struct sandbox *sb)
 {
     enum proof p = proof(a, s, sb);
     if (p == PROVEN)
@@ -113,8 +85,11 @@ struct e2b_may e2b_may_envd(struct api *a, struct http_stream *s, const struct s
         return ANYONE;
     if (p == NONE && e2b_is_files(s))
         return refuse(401, signature_refusal(s, sb));
-    return refuse(401, p == WRONG_KEY ? "the API key is not known here, or was revoked"
-                                      : "unauthorized access, please provide a valid access token or method signing if supported");
+    return refuse(
+        401,
+        p == WRONG_KEY
+            ? "the API key is unknown or was revoked"
+            : "unauthorized access, please provide a valid access token or method signing if supported");
 }
 
 struct sandbox *e2b_signer(struct api *a, struct http_stream *s)
@@ -144,41 +119,21 @@ static const char *interpreter_refusal(enum proof p)
     switch (p) {
     case PROVEN: return NULL;
     case WRONG_TOKEN: return "X-Access-Token is not this sandbox's: it is envdAccessToken in the answer to its create or connect";
-    case WRONG_KEY: return "the API key is not known here, or was revoked";
+    case WRONG_KEY: return "the API key is unknown or was revoked";
     default: return "this runs code in the sandbox and needs its access token: send envdAccessToken of its create or connect as X-Access-Token, or an API key as X-API-Key";
     }
 }
 
 /* E2B's SDKs send the access token with /execute only; with calls about contexts, which run no code, the traffic token. */
-struct e2b_may e2b_may_interpreter(struct api *a, struct http_stream *s, const struct sandbox *sb)
+struct may e2b_may_interpreter(struct api *a, struct http_stream *s, const struct sandbox *sb)
 {
-    struct e2b_may traffic = e2b_may_guest(a, s, sb);
+    struct may traffic = preview_may_guest(a, s, sb);
     if (traffic.status)
         return traffic;
     enum proof p = proof(a, s, sb);
-    if (p == NONE && str_eqz(http_segment(s, 0), "contexts") && has_sdk_token(s, sb))
+    if (p == NONE && str_eqz(http_segment(s, 0), "contexts") && preview_has_derived(a, s, sb))
         p = PROVEN;
     if (p != PROVEN && is_health(s))
         return ANYONE;
     return refuse(401, interpreter_refusal(p));
-}
-
-/* ---- browsers ---- */
-void e2b_cors_open(struct http_stream *s)
-{
-    (void)http_header(s, "Access-Control-Allow-Origin", "*"); /* nothing is sent yet: it cannot be too late */
-    (void)http_header(s, "Access-Control-Expose-Headers", "*");
-}
-
-void e2b_preflight(struct http_stream *s)
-{
-    struct str asked = http_req_header(s, "Access-Control-Request-Headers");
-    e2b_cors_open(s);
-    (void)http_header(s, "Access-Control-Allow-Methods", "HEAD, GET, POST, PUT, PATCH, DELETE");
-    if (asked.p && asked.n < 4096)
-        (void)http_headerf(s, "Access-Control-Allow-Headers", "%.*s", (int)asked.n, asked.p);
-    else
-        (void)http_header(s, "Access-Control-Allow-Headers", "*");
-    (void)http_header(s, "Access-Control-Max-Age", "7200");
-    reply_none(s);
 }

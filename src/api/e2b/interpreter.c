@@ -2,12 +2,12 @@
  * in: /execute and /contexts over the same contexts as the native API. Errors
  * are plain text here, and the lines of /execute are pure ASCII: its clients
  * split network chunks anywhere and lines at more than newlines. */
-#include "api/e2b/control.h"
+#include "api/preview/preview.h"
 #include "api/e2b/e2b.h"
-#include "api/e2b/envd.h"
+#include "api/e2b/envd/envd.h"
 #include "api/params.h"
 #include "base/clock.h"
-#include "core/context.h"
+#include "core/code/context.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -324,8 +324,6 @@ static void contexts_fail(struct contexts_req *st, const struct err *e)
 static void on_created(void *arg, const struct err *e, const struct context_info *c)
 {
     struct contexts_req *st = arg;
-    struct buf b = {0};
-    struct jw w;
     if (!req_back(&st->r))
         return;
     if (e) {
@@ -334,9 +332,9 @@ static void on_created(void *arg, const struct err *e, const struct context_info
         contexts_fail(st, &copy);
         return;
     }
-    jw_init(&w, &b);
-    put_context(&w, c);
-    req_json(&st->r, 200, &b);
+    struct jw *w = reply_begin(st->r.s);
+    put_context(w, c);
+    req_send(&st->r, 200);
 }
 
 static void on_changed(void *arg, const struct err *e, const struct context_info *c)
@@ -356,20 +354,18 @@ static void on_changed(void *arg, const struct err *e, const struct context_info
 static void on_listed(void *arg, const struct err *e, const struct context_info *c, size_t n)
 {
     struct contexts_req *st = arg;
-    struct buf b = {0};
-    struct jw w;
     if (!req_back(&st->r))
         return;
     if (e) {
         contexts_fail(st, e);
         return;
     }
-    jw_init(&w, &b);
-    jw_arr(&w);
+    struct jw *w = reply_begin(st->r.s);
+    jw_arr(w);
     for (size_t i = 0; i < n; i++)
-        put_context(&w, &c[i]);
-    jw_end(&w);
-    req_json(&st->r, 200, &b);
+        put_context(w, &c[i]);
+    jw_end(w);
+    req_send(&st->r, 200);
 }
 
 static struct contexts_req *contexts_begin(struct api *a, struct http_stream *s, const struct sandbox *sb)
@@ -442,7 +438,7 @@ void e2b_interpreter(struct api *a, struct http_stream *s, struct sandbox *sb, u
     (void)port;
     if (str_eqz(path, "/health") && (http_is(s, "GET") || http_is(s, "HEAD")))
         http_reply(s, 200, "application/json", "\"OK\"", 4); /* before the next check: to be looked at is not to be at work */
-    else if (!e2b_reachable(s, sb))
+    else if (!preview_reachable(s, sb))
         return;
     else if (str_eqz(path, "/execute") && http_is(s, "POST"))
         execute(a, s, sb);

@@ -2,29 +2,29 @@
 #include "api/native/native.h"
 #include "api/openapi.h"
 #include "api/params.h"
-#include "core/preset.h"
+#include "base/version.h"
+#include "core/doctor.h"
+#include "core/network/preset.h"
 #include <stdlib.h>
 #include <unistd.h>
 
 void health_get(struct http_stream *s, void *a)
 {
-    struct buf b = {0};
-    struct jw w;
     (void)a;
-    jw_init(&w, &b);
-    jw_obj(&w);
-    jw_kv_str(&w, "status", "ok");
-    jw_kv_str(&w, "version", HUTCH_VERSION);
-    jw_kv_i64(&w, "pid", getpid());
-    jw_end(&w);
-    reply_json(s, 200, &b);
+    struct jw *w = reply_begin(s);
+    jw_obj(w);
+    jw_kv_str(w, "status", "ok");
+    jw_kv_str(w, "version", HUTCH_VERSION);
+    jw_kv_str(w, "build", version_full);
+    jw_kv_i64(w, "pid", getpid());
+    jw_end(w);
+    reply_send(s, 200);
 }
 
 void openapi_get(struct http_stream *s, void *a)
 {
     struct buf b = {0};
-    (void)a;
-    openapi_write(&b, native_routes, native_nroutes);
+    openapi_write(&b, &native_table, core_config(api_core(a)));
     reply_json(s, 200, &b);
 }
 
@@ -44,24 +44,22 @@ static void checkup_done(void *arg)
     if (!req_back(&st->r))
         return;
     st->n += presets_report(api_core(st->r.api), st->check + st->n, CHECKS_MAX - st->n);
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    jw_obj(&w);
-    jw_kv_arr(&w, "checks");
+    struct jw *w = reply_begin(st->r.s);
+    jw_obj(w);
+    jw_kv_arr(w, "checks");
     for (size_t i = 0; i < st->n && i < CHECKS_MAX; i++) {
         const struct doctor_check *c = &st->check[i];
-        jw_obj(&w);
-        jw_kv_str(&w, "name", c->name);
-        jw_kv_str(&w, "status", c->status);
-        jw_kv_str(&w, "found", c->found);
-        jw_kv_str(&w, "lost", c->lost);
-        jw_kv_str(&w, "mend", c->mend);
-        jw_end(&w);
+        jw_obj(w);
+        jw_kv_str(w, "name", c->name);
+        jw_kv_str(w, "status", c->status);
+        jw_kv_str(w, "found", c->found);
+        jw_kv_str(w, "lost", c->lost);
+        jw_kv_str(w, "fix", c->fix);
+        jw_end(w);
     }
-    jw_end(&w);
-    jw_end(&w);
-    req_json(&st->r, 200, &b);
+    jw_end(w);
+    jw_end(w);
+    req_send(&st->r, 200);
 }
 
 static void presets_asked(void *arg, const struct err *e)
@@ -95,18 +93,27 @@ void doctor_get(struct http_stream *s, void *a)
 }
 
 /* ---- shutdown ---- */
+struct down {
+    bool keep;
+};
+static const struct field shutdown_rows[] = {
+    FIELD("keep", F_BOOL, struct down, keep, .def = "false",
+          .help = "Leave the sandboxes running for the next daemon."),
+};
+const struct shape shutdown_body = SHAPE_OF("Shutdown", struct down, shutdown_rows);
+
 static void on_shutdown_body(struct http_stream *s, void *a, const char *p, size_t n)
 {
     struct err e;
-    bool keep;
-    auto_json j = body_parse(p, n, "Shutdown", &e);
-    if (!j || json_bool(j, "keep", false, &keep, &e)) {
+    struct down g = {0};
+    auto_json j = native_body(a, p, n, &shutdown_body, &g, &e);
+    if (!j) {
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
     struct buf b = {0};
     buf_puts(&b, "{}");
     reply_json(s, 202, &b);
-    api_shutdown(a, keep);
+    api_shutdown(a, g.keep);
 }
 void shutdown_post(struct http_stream *s, void *a) { api_body(a, s, on_shutdown_body); }

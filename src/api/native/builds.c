@@ -9,7 +9,7 @@
 #include "api/schema.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "core/network.h"
+#include "core/network/network.h"
 #include "http/multipart.h"
 #include <errno.h>
 #include <limits.h>
@@ -78,7 +78,7 @@ static bool may_say(struct building *st)
     }
     if (st->left_out) {
         auto_buf b = {0};
-        buf_printf(&b, "[%llu lines left out: the client did not keep up]", (unsigned long long)st->left_out);
+        buf_printf(&b, "[%llu lines skipped: the client did not keep up]", (unsigned long long)st->left_out);
         st->left_out = 0;
         jw_kv_strn(nd_event(&st->nd, "log"), "line", (struct str){b.p, b.n});
         nd_send(&st->nd);
@@ -142,18 +142,31 @@ static void begin(struct building *st, struct build *b, const struct err *e)
 }
 
 /* ---- built-in recipes ---- */
+struct builtin {
+    const char *name, *builtin;
+    bool force;
+};
+static const struct field builtin_rows[] = {
+    FIELD("builtin", F_NAME, struct builtin, builtin, .flags = F_REQUIRED,
+          .help = "A built-in recipe, such as `base`, `code-interpreter` or `isolate`."),
+    FIELD("name", F_NAME, struct builtin, name,
+          .help = "The template's name. Default: the recipe's."),
+    FIELD("force", F_BOOL, struct builtin, force, .def = "false",
+          .help = "Build it again if it is there."),
+};
+const struct shape builtin_body = SHAPE_OF("TemplateCreate", struct builtin, builtin_rows);
+
 static void on_builtin_body(struct http_stream *s, void *a, const char *p, size_t n)
 {
     struct err e;
-    const char *name, *builtin;
-    bool force;
-    auto_json j = body_parse(p, n, "TemplateCreate", &e);
-    if (!j || body_name(j, "builtin", &builtin, true, &e) || body_name(j, "name", &name, false, &e) || json_bool(j, "force", false, &force, &e)) {
+    struct builtin g = {0};
+    auto_json j = native_body(a, p, n, &builtin_body, &g, &e);
+    if (!j) {
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
-    struct building *st = building_new(a, s, name ? name : builtin);
-    begin(st, build_builtin(api_core(a), st->name, builtin, force, &ops, st, &e), &e);
+    struct building *st = building_new(a, s, g.name ? g.name : g.builtin);
+    begin(st, build_builtin(api_core(a), st->name, g.builtin, g.force, &ops, st, &e), &e);
 }
 void templates_builtin(struct http_stream *s, void *a) { api_body(a, s, on_builtin_body); }
 
@@ -323,19 +336,44 @@ static void on_form_end(struct http_stream *s, void *arg)
     network_spec_free(&net);
 }
 
+struct build_opts {
+    bool force;
+};
+static const struct field build_rows[] = {
+    FIELD("force", F_BOOL, struct build_opts, force, .def = "false",
+          .help = "Run every step again, and replace a template of this name."),
+};
+const struct shape build_query = SHAPE_OF(NULL, struct build_opts, build_rows);
+static const struct field form_rows[] = {
+    /* on_part reads them */
+    {.name = "recipe",
+     .type = F_TEXT,
+     .flags = F_REQUIRED,
+     .max = RECIPE_MAX,
+     .help = "The recipe, in the language of a Dockerfile. See templates.md."},
+    {.name = "context",
+     .type = F_BYTES,
+     .help = "A tar with the files for COPY, after the recipe."},
+    {.name = "network",
+     .type = F_JSON,
+     .of = &network_shape,
+     .help = "What its steps may reach. Default: nothing."},
+};
+const struct shape build_form = SHAPE("BuildForm", form_rows, .media = "multipart/form-data");
+
 void templates_build(struct http_stream *s, void *a)
 {
     static const struct multipart_cb cb = {.on_part = on_part, .on_data = on_part_data, .on_part_end = on_part_end};
     struct err e;
-    bool force;
-    if (param_bool(s, "force", false, &force, &e)) {
+    struct build_opts q;
+    if (native_query(a, s, &build_query, &q, &e)) {
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
     struct building *st = upload_new(a, s, CONTEXT_MAX);
     if (!st)
         return;
-    st->force = force;
+    st->force = q.force;
     st->mp = multipart_new(http_req_header(s, "Content-Type"), &cb, st, &e);
     if (!st->mp) {
         req_fail(&st->r, &e, ABOUT_REQUEST);

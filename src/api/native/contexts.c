@@ -1,7 +1,7 @@
 /* …/contexts: the code contexts of a sandbox. */
 #include "api/native/native.h"
 #include "api/params.h"
-#include "core/context.h"
+#include "core/code/context.h"
 
 struct state { struct req r; int status; };
 
@@ -31,11 +31,9 @@ static void on_one(void *arg, const struct err *e, const struct context_info *c)
         req_end(&st->r);
         return;
     }
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    put_context(&w, c);
-    req_json(&st->r, st->status, &b);
+    struct jw *w = reply_begin(st->r.s);
+    put_context(w, c);
+    req_send(&st->r, st->status);
 }
 
 static struct state *begin(struct api *a, struct http_stream *s, int status)
@@ -46,34 +44,41 @@ static struct state *begin(struct api *a, struct http_stream *s, int status)
     return st;
 }
 
-static void refused(struct state *st, const struct err *e)
-{
-    if (req_back(&st->r)) /* it will not come */
-        req_fail(&st->r, e, ABOUT_SANDBOX);
-}
+struct args {
+    struct context_spec spec;
+    struct kv env;
+    struct str language;
+};
+static const struct field context_rows[] = {
+    FIELD(
+        "language", F_TEXT, struct args, language, .max = 32,
+        .help =
+            "python, javascript, typescript, bash, r or java; the template must have it. Default: python."),
+    FIELD("cwd", F_PATH, struct args, spec.cwd, .max = PARAM_PATH_MAX,
+          .help = "Where its cells run. Default: /home/user."),
+    FIELD("env", F_ENV, struct args, env, .help = "Variables for all its cells."),
+};
+const struct shape context_body = SHAPE_OF("ContextCreate", struct args, context_rows);
 
 static void on_create_body(struct http_stream *s, void *arg, const char *p, size_t n)
 {
     struct err e;
-    struct context_spec spec = {.language = LANG_PYTHON};
-    struct kv env = {0};
-    struct str language = {0};
+    struct args g = {.spec.language = LANG_PYTHON};
     struct sandbox *sb = api_sandbox(arg, s);
     if (!sb)
         return;
-    auto_json j = body_parse(p, n, "ContextCreate", &e);
-    if (!j || json_str(j, "language", &language, false, &e) || body_text(j, "cwd", PARAM_PATH_MAX, &spec.cwd, false, &e) || body_env(j, "env", &env, &e)) {
+    auto_json j = native_body(arg, p, n, &context_body, &g, &e);
+    if (!j) {
         problem_about(s, &e, ABOUT_REQUEST);
-    } else if (language.p && language_parse(language, &spec.language)) {
-        err_set(&e, E_INVALID, "language: python, javascript, typescript, bash, r and java are there");
+    } else if (g.language.p && language_parse(g.language, &g.spec.language)) {
+        err_set(&e, E_INVALID, "language: must be python, javascript, typescript, bash, r or java");
         problem_about(s, &e, ABOUT_REQUEST);
     } else {
         struct state *st = begin(arg, s, 201);
-        spec.env = &env;
-        if (context_create(sb, &spec, on_one, st, &e))
-            refused(st, &e);
+        g.spec.env = &g.env;
+        req_settle(&st->r, context_create(sb, &g.spec, on_one, st, &e), &e, ABOUT_SANDBOX);
     }
-    kv_free(&env);
+    fields_free(&context_body, &g);
 }
 void contexts_create(struct http_stream *s, void *a) { api_body(a, s, on_create_body); }
 
@@ -86,8 +91,7 @@ static void one(struct http_stream *s, void *a, one_fn *fn)
     if (!sb)
         return;
     struct state *st = begin(a, s, 200);
-    if (fn(sb, http_param(s, "cid").p, on_one, st, &e))
-        refused(st, &e);
+    req_settle(&st->r, fn(sb, http_param(s, "cid").p, on_one, st, &e), &e, ABOUT_SANDBOX);
 }
 
 void contexts_get(struct http_stream *s, void *a) { one(s, a, context_get); }
@@ -104,16 +108,14 @@ static void on_list(void *arg, const struct err *e, const struct context_info *c
         req_fail(&st->r, e, ABOUT_SANDBOX);
         return;
     }
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    jw_obj(&w);
-    jw_kv_arr(&w, "contexts");
+    struct jw *w = reply_begin(st->r.s);
+    jw_obj(w);
+    jw_kv_arr(w, "contexts");
     for (size_t i = 0; i < n; i++)
-        put_context(&w, &c[i]);
-    jw_end(&w);
-    jw_end(&w);
-    req_json(&st->r, 200, &b);
+        put_context(w, &c[i]);
+    jw_end(w);
+    jw_end(w);
+    req_send(&st->r, 200);
 }
 
 void contexts_list(struct http_stream *s, void *a)
@@ -123,6 +125,5 @@ void contexts_list(struct http_stream *s, void *a)
     if (!sb)
         return;
     struct state *st = begin(a, s, 200);
-    if (context_list(sb, on_list, st, &e))
-        refused(st, &e);
+    req_settle(&st->r, context_list(sb, on_list, st, &e), &e, ABOUT_SANDBOX);
 }

@@ -5,7 +5,7 @@
 #include "api/params.h"
 #include "api/schema.h"
 #include "base/clock.h"
-#include "core/context.h"
+#include "core/code/context.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -145,28 +145,26 @@ static void collect_event(struct cell *st, const struct kernel_event *ev)
 
 static void answer(struct cell *st, const struct eval_end *end)
 {
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    jw_obj(&w);
-    jw_kv_str(&w, "context", st->context);
-    jw_kv_str(&w, "language", language_name(st->language));
-    jw_kv_i64(&w, "execution_count", st->count);
-    jw_kv_strn(&w, "stdout", (struct str){st->out[0].p ? st->out[0].p : "", st->out[0].n});
-    jw_kv_strn(&w, "stderr", (struct str){st->out[1].p ? st->out[1].p : "", st->out[1].n});
+    struct jw *w = reply_begin(st->r.s);
+    jw_obj(w);
+    jw_kv_str(w, "context", st->context);
+    jw_kv_str(w, "language", language_name(st->language));
+    jw_kv_i64(w, "execution_count", st->count);
+    jw_kv_strn(w, "stdout", (struct str){st->out[0].p ? st->out[0].p : "", st->out[0].n});
+    jw_kv_strn(w, "stderr", (struct str){st->out[1].p ? st->out[1].p : "", st->out[1].n});
     buf_putc(&st->results, ']');
     auto_buf list = {0};
     buf_putc(&list, '[');
     buf_put(&list, st->results.p, st->results.n);
-    jw_kv_raw(&w, "results", (struct str){list.p, list.n});
-    jw_key(&w, "error");
+    jw_kv_raw(w, "results", (struct str){list.p, list.n});
+    jw_key(w, "error");
     if (st->error.n)
-        jw_raw(&w, (struct str){st->error.p, st->error.n});
+        jw_raw(w, (struct str){st->error.p, st->error.n});
     else
-        jw_null(&w);
-    put_end(&w, st, end);
-    jw_end(&w);
-    req_json(&st->r, 200, &b);
+        jw_null(w);
+    put_end(w, st, end);
+    jw_end(w);
+    req_send(&st->r, 200);
 }
 
 /* ---- the cell ---- */
@@ -219,24 +217,33 @@ static void on_failed(void *arg, const struct err *e)
     req_fail(&st->r, e, ABOUT_CONTEXT);
 }
 
-static int read_spec(struct json *j, struct eval_spec *s, struct kv *env, bool *stream, struct err *e)
+struct args { struct eval_spec spec; struct kv env; struct str language; bool stream; int64_t max_output; };
+static const struct field eval_rows[] = {
+    FIELD("code", F_TEXT, struct args, spec.code, .flags = F_REQUIRED, .help = "The cell."),
+    FIELD("language", F_TEXT, struct args, language, .max = 32,
+          .help = "Run in the default context of this language: python, javascript, typescript, bash, r or java. Default: python."),
+    FIELD("context", F_STR, struct args, spec.context, .max = 64, .help = "Run in the context with this id; excludes `language`."),
+    FIELD("env", F_ENV, struct args, env, .help = "Variables for this cell only."),
+    FIELD("stream", F_BOOL, struct args, stream, .def = "false", .help = "Answer with JSON lines as it runs."),
+    FIELD("timeout_ms", F_INT, struct args, spec.timeout_ms, .max = TIMEOUT_MAX_MS, .def = "0",
+          .help = "After that it is interrupted; if that does not help within 5 s, its interpreter is killed. 0: no limit."),
+    FIELD("max_output", F_INT, struct args, max_output, .max = OUTPUT_MAX,
+          .help = "Bytes of stdout and stderr that are passed on. Default: 1 MiB, with `stream` 8 MiB."),
+};
+const struct shape eval_body = SHAPE_OF("Eval", struct args, eval_rows);
+_Static_assert(COLLECT == 1 << 20 && EVAL_OUTPUT == 8 << 20, "the sentence above says so");
+
+static int check_args(struct args *g, struct err *e)
 {
-    struct str language = {0};
-    int64_t timeout, max;
-    if (json_str(j, "code", &s->code, true, e) || json_str(j, "language", &language, false, e) ||
-        body_text(j, "context", 64, &s->context, false, e) || body_env(j, "env", env, e) || json_bool(j, "stream", false, stream, e) ||
-        json_i64(j, "timeout_ms", 0, TIMEOUT_MAX_MS, 0, &timeout, e))
-        return -1;
-    if (json_i64(j, "max_output", 0, OUTPUT_MAX, *stream ? EVAL_OUTPUT : COLLECT, &max, e))
-        return -1;
-    if (language.p && s->context)
-        return err_set(e, E_INVALID, "language and context exclude each other: a context has its language");
-    s->language = LANG_PYTHON;
-    if (language.p && language_parse(language, &s->language))
-        return err_set(e, E_INVALID, "language: python, javascript, typescript, bash, r and java are there");
-    s->timeout_ms = (uint64_t)timeout;
-    s->max_output = max ? (size_t)max : 1;
-    s->env = env;
+    if (g->language.p && g->spec.context)
+        return err_set(e, E_INVALID, "language and context cannot be combined: a context has its own language");
+    g->spec.language = LANG_PYTHON;
+    if (g->language.p && language_parse(g->language, &g->spec.language))
+        return err_set(e, E_INVALID, "language: must be python, javascript, typescript, bash, r or java");
+    if (g->max_output < 0)
+        g->max_output = g->stream ? EVAL_OUTPUT : COLLECT;
+    g->spec.max_output = g->max_output ? (size_t)g->max_output : 1;
+    g->spec.env = &g->env;
     return 0;
 }
 
@@ -245,25 +252,23 @@ static void on_body(struct http_stream *s, void *arg, const char *p, size_t n)
     static const struct eval_ops ops = {.started = on_started, .event = on_event, .done = on_done, .failed = on_failed};
     struct api *a = arg;
     struct err e;
-    struct eval_spec spec = {0};
-    struct kv env = {0};
-    bool stream = false;
+    struct args g = {.max_output = -1};
     struct sandbox *sb = api_sandbox(a, s);
     if (!sb)
         return;
-    auto_json j = body_parse(p, n, "Eval", &e);
-    if (!j || read_spec(j, &spec, &env, &stream, &e)) {
+    auto_json j = native_body(a, p, n, &eval_body, &g, &e);
+    if (!j || check_args(&g, &e)) {
         problem_about(s, &e, ABOUT_REQUEST);
     } else {
         struct cell *st = req_new(a, s, sizeof *st, fini);
-        st->stream = stream;
+        st->stream = g.stream;
         st->t0 = clock_mono();
-        st->v = eval_start(sb, &spec, &ops, st, &e);
+        st->v = eval_start(sb, &g.spec, &ops, st, &e);
         if (st->v)
             req_watch(&st->r);
         else
             req_fail(&st->r, &e, ABOUT_SANDBOX);
     }
-    kv_free(&env);
+    fields_free(&eval_body, &g);
 }
 void eval_post(struct http_stream *s, void *a) { api_body(a, s, on_body); }

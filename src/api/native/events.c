@@ -6,9 +6,11 @@
 #include "api/native/native.h"
 #include "api/params.h"
 #include "base/cleanup.h"
-#include "core/event.h"
+#include "core/host/event.h"
 #include <stdio.h>
 #include <stdlib.h>
+
+#define LOGS_MAX 4096
 
 static void put_data(struct jw *w, const struct event *ev)
 {
@@ -30,15 +32,13 @@ static void list_one(void *arg, const struct event *ev) { put_event(arg, ev); }
 
 static void list(struct api *a, struct http_stream *s, uint64_t since, const char *sandbox)
 {
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    jw_obj(&w);
-    jw_kv_arr(&w, "events");
-    event_each(api_core(a), since, sandbox, list_one, &w);
-    jw_end(&w);
-    jw_end(&w);
-    reply_json(s, 200, &b);
+    struct jw *w = reply_begin(s);
+    jw_obj(w);
+    jw_kv_arr(w, "events");
+    event_each(api_core(a), since, sandbox, list_one, w);
+    jw_end(w);
+    jw_end(w);
+    reply_send(s, 200);
 }
 
 /* ---- following ---- */
@@ -104,12 +104,25 @@ static void follow(struct api *a, struct http_stream *s, const uint64_t *since, 
 }
 
 /* ---- requests ---- */
-static int read_sandbox(struct api *a, struct http_stream *s, char out[22], struct err *e)
+struct wanted {
+    bool follow;
+    uint64_t since;
+    const char *sandbox;
+};
+static const struct field events_rows[] = {
+    FIELD("follow", F_BOOL, struct wanted, follow, .def = "true",
+          .help = "Server-sent events as they happen. false: a list of those so far."),
+    FIELD("since", F_INT, struct wanted, since, .max = INT64_MAX,
+          .help = "Only those after this number. Default: from now; in a list all that are kept."),
+    FIELD("sandbox", F_STR, struct wanted, sandbox, .max = 63,
+          .help = "Only those of this sandbox, by id or name."),
+};
+const struct shape events_query = SHAPE_OF(NULL, struct wanted, events_rows);
+
+static int find_sandbox(struct api *a, const char *who, char out[22], struct err *e)
 {
-    auto_buf b = {0};
-    const char *who = param_str(s, "sandbox", &b);
     out[0] = 0;
-    if (!who || !*who)
+    if (!who)
         return 0;
     struct sandbox *sb = name_ok(str_of(who)) ? sandbox_find(api_core(a), who, e) : NULL;
     if (!sb && !id_ok(str_of(who))) /* the events of a forgotten sandbox can still be asked for by id */
@@ -122,18 +135,19 @@ void events_get(struct http_stream *s, void *a)
 {
     struct err e;
     char sandbox[22];
-    bool go_on;
-    uint64_t since;
+    struct wanted q = {.since = UINT64_MAX};
     struct str last = http_req_header(s, "Last-Event-ID"); /* a browser that reconnects */
-    if (param_bool(s, "follow", true, &go_on, &e) || param_u64(s, "since", 0, UINT64_MAX - 1, UINT64_MAX, &since, &e) ||
-        read_sandbox(a, s, sandbox, &e)) {
+    int bad = native_query(a, s, &events_query, &q, &e) || find_sandbox(a, q.sandbox, sandbox, &e);
+    query_free(&events_query, &q);
+    if (bad) {
         problem_about(s, &e, ABOUT_SANDBOX);
         return;
     }
+    uint64_t since = q.since;
     if (since == UINT64_MAX && last.p)
         (void)str_u64(last, &since); /* what is no number is ignored */
     bool given = since != UINT64_MAX;
-    if (go_on)
+    if (q.follow)
         follow(a, s, given ? &since : NULL, *sandbox ? sandbox : NULL);
     else
         list(a, s, given ? since : 0, *sandbox ? sandbox : NULL);
@@ -173,26 +187,34 @@ static void log_one(void *arg, const struct event *ev)
     jw_end(l->w);
 }
 
+struct tail {
+    unsigned limit;
+};
+static const struct field logs_rows[] = {
+    FIELD("limit", F_INT, struct tail, limit, .min = 1, .max = LOGS_MAX, .def = "200",
+          .help = "The last so many."),
+};
+const struct shape logs_query = SHAPE_OF(NULL, struct tail, logs_rows);
+
 void logs_get(struct http_stream *s, void *a)
 {
     struct err e;
-    uint64_t limit, n = 0;
+    struct tail q;
+    uint64_t n = 0;
     struct sandbox *sb = api_sandbox(a, s);
     if (!sb)
         return;
-    if (param_u64(s, "limit", 1, 4096, 200, &limit, &e)) {
+    if (native_query(a, s, &logs_query, &q, &e)) {
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    jw_obj(&w);
-    jw_kv_arr(&w, "entries");
+    struct jw *w = reply_begin(s);
+    jw_obj(w);
+    jw_kv_arr(w, "entries");
     event_each(api_core(a), 0, sb->id, count_one, &n);
-    struct logs l = {&w, n > limit ? n - limit : 0};
+    struct logs l = {w, n > q.limit ? n - q.limit : 0};
     event_each(api_core(a), 0, sb->id, log_one, &l);
-    jw_end(&w);
-    jw_end(&w);
-    reply_json(s, 200, &b);
+    jw_end(w);
+    jw_end(w);
+    reply_send(s, 200);
 }

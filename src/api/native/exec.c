@@ -131,21 +131,19 @@ static void wait_done(void *arg, const struct err *e)
         return;
     }
     bool cut[2] = {st->total[0] > st->out[0].n, st->total[1] > st->out[1].n};
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    jw_obj(&w);
-    jw_kv_u64(&w, "pid", st->pid);
-    jw_key(&w, "exit");
-    put_exit(&w, &st->exit);
-    put_output(&w, "stdout", "stdout_base64", &st->out[0], cut[0]);
-    put_output(&w, "stderr", "stderr_base64", &st->out[1], cut[1]);
-    jw_kv_u64(&w, "stdout_bytes", st->total[0]);
-    jw_kv_u64(&w, "stderr_bytes", st->total[1]);
-    jw_kv_bool(&w, "truncated", cut[0] || cut[1]);
-    jw_kv_f64(&w, "duration_ms", duration_ms(st->t0));
-    jw_end(&w);
-    req_json(&st->r, 200, &b);
+    struct jw *w = reply_begin(st->r.s);
+    jw_obj(w);
+    jw_kv_u64(w, "pid", st->pid);
+    jw_key(w, "exit");
+    put_exit(w, &st->exit);
+    put_output(w, "stdout", "stdout_base64", &st->out[0], cut[0]);
+    put_output(w, "stderr", "stderr_base64", &st->out[1], cut[1]);
+    jw_kv_u64(w, "stdout_bytes", st->total[0]);
+    jw_kv_u64(w, "stderr_bytes", st->total[1]);
+    jw_kv_bool(w, "truncated", cut[0] || cut[1]);
+    jw_kv_f64(w, "duration_ms", duration_ms(st->t0));
+    jw_end(w);
+    req_send(&st->r, 200);
 }
 
 static void run_waiting(struct api *a, struct http_stream *s, struct sandbox *sb, const struct exec_spec *spec, struct exec_input *in, size_t max)
@@ -187,14 +185,12 @@ static void background_started(void *arg, uint32_t pid, uint64_t offset)
         feed_put(f, st->in.p, st->in.n);
         feed_finish(f, st->in.eof);
     }
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    jw_obj(&w);
-    jw_kv_u64(&w, "pid", pid);
-    jw_kv_str(&w, "tag", st->tag);
-    jw_end(&w);
-    req_json(&st->r, 201, &b);
+    struct jw *w = reply_begin(st->r.s);
+    jw_obj(w);
+    jw_kv_u64(w, "pid", pid);
+    jw_kv_str(w, "tag", st->tag);
+    jw_end(w);
+    req_send(&st->r, 201);
 }
 
 static void background_done(void *arg, const struct err *e)
@@ -203,7 +199,7 @@ static void background_done(void *arg, const struct err *e)
     struct err none;
     st->x = NULL;
     if (!e)
-        err_set(&none, E_GUEST, "the command did not say that it started"), e = &none;
+        err_set(&none, E_GUEST, "the command did not report its start"), e = &none;
     req_fail(&st->r, e, ABOUT_REQUEST);
 }
 
@@ -225,54 +221,79 @@ struct args {
     struct exec_spec spec;
     char **argv, **env;
     struct kv vars;
+    struct str text, b64;
     struct exec_input in;
     bool stream, background, keep_stdin;
-    int64_t max_output;
+    size_t max_output;
 };
 
-static int read_input(struct json *j, struct args *g, struct err *e)
+static const struct field window_rows[] = {
+    FIELD("cols", F_INT, struct exec_spec, cols, .min = 1, .max = PARAM_WINDOW_MAX, .def = "80",
+          .help = "Columns."),
+    FIELD("rows", F_INT, struct exec_spec, rows, .min = 1, .max = PARAM_WINDOW_MAX, .def = "24",
+          .help = "Rows."),
+};
+const struct shape window_shape = SHAPE_OF("WindowSize", struct exec_spec, window_rows);
+static const struct field exec_rows[] = {
+    FIELD(
+        "cmd", F_ARGV, struct args, argv, .flags = F_REQUIRED,
+        .help =
+            "The program and its arguments, or a string that /bin/bash -c runs. With `env` at most 256 KiB."),
+    FIELD("cwd", F_PATH, struct args, spec.cwd, .max = PARAM_PATH_MAX,
+          .help = "Where it runs. Default: the template's, `/home/user`."),
+    FIELD_USER(struct args, spec.user, "As whom. Default: the template's, `user`."),
+    FIELD("env", F_ENV, struct args, vars, .help = "Variables for this command."),
+    FIELD("stdin", F_TEXT, struct args, text,
+          .help = "What it reads, then end of file. Default: /dev/null."),
+    FIELD("stdin_base64", F_BASE64, struct args, b64,
+          .help = "The same for bytes; excludes `stdin`."),
+    FIELD("timeout_ms", F_INT, struct args, spec.timeout_ms, .max = TIMEOUT_MAX_MS, .def = "0",
+          .help = "After that its whole process tree is killed. 0: no limit."),
+    FIELD("stream", F_BOOL, struct args, stream, .def = "false",
+          .help = "Answer with JSON lines as it runs."),
+    FIELD("background", F_BOOL, struct args, background, .def = "false",
+          .help = "Answer at once with its pid and leave it running; excludes `stream`."),
+    FIELD("keep_stdin", F_BOOL, struct args, keep_stdin, .def = "false",
+          .help = "With `stream` or `background`: leave its stdin open for `POST …/stdin`."),
+    FIELD("tag", F_STR, struct args, spec.tag, .max = 128,
+          .help = "A label: `tag:NAME` then names the process."),
+    FIELD("max_output", F_INT, struct args, max_output, .max = OUTPUT_MAX, .def = "1048576",
+          .help = "Without `stream`: how many bytes of each of stdout and stderr are kept."),
+    FIELD("pty", F_OBJ, struct args, spec, .of = &window_shape,
+          .help = "Give it a terminal; all output is then `stdout`."),
+};
+const struct shape exec_body = SHAPE_OF("Exec", struct args, exec_rows);
+
+static int decode_input(struct args *g, struct err *e)
 {
-    struct str text = {0}, b64 = {0};
     struct buf b = {0};
-    if (json_str(j, "stdin", &text, false, e) || json_str(j, "stdin_base64", &b64, false, e))
-        return -1;
-    if (text.p && b64.p)
-        return err_set(e, E_INVALID, "stdin and stdin_base64 exclude each other");
-    if (b64.p && !base64_decode(b64.p, b64.n, &b)) {
+    if (g->text.p && g->b64.p)
+        return err_set(e, E_INVALID, "stdin and stdin_base64 cannot be combined");
+    if (g->b64.p && !base64_decode(g->b64.p, g->b64.n, &b)) {
         buf_free(&b);
         return err_set(e, E_INVALID, "stdin_base64: not base64");
     }
-    if (text.p)
-        buf_put(&b, text.p, text.n);
-    if (text.p || b64.p) {
+    if (g->text.p)
+        buf_put(&b, g->text.p, g->text.n);
+    if (g->text.p || g->b64.p) {
         g->in.n = b.n;
         buf_reserve(&b, 0);
         g->in.p = buf_take(&b);
         g->in.eof = !g->keep_stdin;
     }
-    g->spec.stdin_pipe = text.p || b64.p || g->keep_stdin;
+    g->spec.stdin_pipe = g->text.p || g->b64.p || g->keep_stdin;
     return 0;
 }
 
-static int read_args(struct json *j, struct args *g, struct err *e)
+static int check_args(struct args *g, struct err *e)
 {
-    struct json *pty = NULL;
-    int64_t timeout;
-    if (body_argv(j, "cmd", &g->argv, e) || body_text(j, "cwd", PARAM_PATH_MAX, &g->spec.cwd, false, e) ||
-        body_text(j, "user", 64, &g->spec.user, false, e) || body_text(j, "tag", 128, &g->spec.tag, false, e) ||
-        body_env(j, "env", &g->vars, e) || json_i64(j, "timeout_ms", 0, TIMEOUT_MAX_MS, 0, &timeout, e) ||
-        json_bool(j, "stream", false, &g->stream, e) || json_bool(j, "background", false, &g->background, e) ||
-        json_bool(j, "keep_stdin", false, &g->keep_stdin, e) || json_i64(j, "max_output", 0, OUTPUT_MAX, 1 << 20, &g->max_output, e) ||
-        json_obj(j, "pty", &pty, false, e) || read_input(j, g, e))
-        return -1;
-    if (pty && (schema_only(pty, "WindowSize", e) || body_winsize(pty, &g->spec.cols, &g->spec.rows, e)))
+    if (decode_input(g, e))
         return -1;
     if (g->stream && g->background)
-        return err_set(e, E_INVALID, "stream and background exclude each other; …/processes/{pid}/stream follows a background command");
+        return err_set(e, E_INVALID, "stream and background cannot be combined; …/processes/{pid}/stream follows a background command");
     if (g->keep_stdin && !g->stream && !g->background)
         return err_set(e, E_INVALID, "keep_stdin needs stream or background");
     g->spec.argv = g->argv;
-    g->spec.timeout_ms = (uint64_t)timeout;
     g->spec.detached = g->background;
     if (g->vars.n)
         g->spec.env = g->env = kv_to_env(&g->vars);
@@ -287,19 +308,18 @@ static void on_exec_body(struct http_stream *s, void *arg, const char *p, size_t
     struct sandbox *sb = api_sandbox(a, s);
     if (!sb)
         return;
-    auto_json j = body_parse(p, n, "Exec", &e);
-    if (!j || read_args(j, &g, &e))
+    auto_json j = native_body(a, p, n, &exec_body, &g, &e);
+    if (!j || check_args(&g, &e))
         problem_about(s, &e, ABOUT_REQUEST);
     else if (g.background)
         run_background(a, s, sb, &g.spec, &g.in);
     else if (g.stream)
         exec_stream_start(a, s, sb, &g.spec, &g.in);
     else
-        run_waiting(a, s, sb, &g.spec, &g.in, (size_t)g.max_output);
+        run_waiting(a, s, sb, &g.spec, &g.in, g.max_output);
     free(g.in.p);
-    free(g.argv);
     if (g.env)
         env_free(g.env);
-    kv_free(&g.vars);
+    fields_free(&exec_body, &g);
 }
 void exec_post(struct http_stream *s, void *a) { api_body(a, s, on_exec_body); }

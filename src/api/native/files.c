@@ -1,8 +1,10 @@
 /* Names rather than bytes: stat, list, make, move, link, remove. */
 #include "api/native/native.h"
 #include "api/params.h"
-#include "core/volume.h"
+#include "core/volume/volume.h"
 #include <stdio.h>
+
+#define DEPTH_MAX 64 /* levels of one listing */
 
 void put_entry(struct jw *w, const struct file_entry *en)
 {
@@ -43,11 +45,9 @@ static void on_entry(void *arg, const struct err *e, const struct file_entry *en
         req_end(&st->r);
         return;
     }
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    put_entry(&w, en);
-    req_json(&st->r, st->status, &b);
+    struct jw *w = reply_begin(st->r.s);
+    put_entry(w, en);
+    req_send(&st->r, st->status);
 }
 
 static struct one *one_new(struct api *a, struct http_stream *s, int status)
@@ -56,14 +56,6 @@ static struct one *one_new(struct api *a, struct http_stream *s, int status)
     st->status = status;
     req_hold(&st->r);
     return st;
-}
-
-static void settle(struct one *st, int failed, const struct err *e)
-{
-    if (failed) {
-        (void)req_back(&st->r); /* it will not come */
-        req_fail(&st->r, e, ABOUT_SANDBOX);
-    }
 }
 
 /* Whose files: the sandbox's of {id}, or the volume's of {volume}, whose keeper volumes.c has started before. */
@@ -83,20 +75,45 @@ struct agent *files_agent(struct api *a, struct http_stream *s)
     return ag;
 }
 
-/* Files, path= and user= of the query. NULL: the answer is out. */
-struct where { struct buf path_buf, user_buf; const char *path, *user; };
-static void where_fini(struct where *w)
-{
-    buf_free(&w->path_buf);
-    buf_free(&w->user_buf);
-}
+/* ---- path= and user= of the query, and what some calls take besides ---- */
+#define FOR_USER \
+    "Whose home a relative path is below, and who owns what is created. Default: the template's user."
+struct where {
+    const char *path, *user;
+    bool recursive;
+    uint32_t mode;
+    unsigned depth;
+};
+#define WHERE FIELD_AT(struct where, path), FIELD_USER(struct where, user, FOR_USER)
+static const struct field where_rows[] = {WHERE};
+const struct shape where_query = SHAPE_OF(NULL, struct where, where_rows);
+static const struct field remove_rows[] = {
+    WHERE,
+    FIELD("recursive", F_BOOL, struct where, recursive, .def = "false",
+          .help = "A directory with all that is in it."),
+};
+const struct shape remove_query = SHAPE_OF(NULL, struct where, remove_rows);
+static const struct field dir_rows[] = {
+    WHERE,
+    FIELD("mode", F_MODE, struct where, mode, .def = "\"0755\"", .help = "Its permission bits."),
+};
+const struct shape dir_query = SHAPE_OF(NULL, struct where, dir_rows);
+static const struct field list_rows[] = {
+    WHERE,
+    FIELD("depth", F_INT, struct where, depth, .min = 1, .max = DEPTH_MAX, .def = "1",
+          .help = "How many levels of directories."),
+};
+const struct shape list_dir_query = SHAPE_OF(NULL, struct where, list_rows);
+
+static void where_fini(struct where *w) { query_free(&where_query, w); }
 #define auto_where __attribute__((cleanup(where_fini))) struct where
 
-static struct agent *where_read(struct api *a, struct http_stream *s, struct where *w)
+static struct agent *where_read(struct api *a, struct http_stream *s, const struct shape *query,
+                                struct where *w) /* NULL: the answer is out */
 {
     struct err e;
     struct agent *ag = files_agent(a, s);
-    if (ag && (param_path(s, "path", &w->path_buf, &w->path, &e) || param_text(s, "user", 64, &w->user_buf, &w->user, &e))) {
+    if (ag && native_query(a, s, query, w, &e)) {
         problem_about(s, &e, ABOUT_REQUEST);
         return NULL;
     }
@@ -107,103 +124,129 @@ void files_stat_get(struct http_stream *s, void *a)
 {
     struct err e;
     auto_where w = {0};
-    struct agent *ag = where_read(a, s, &w);
+    struct agent *ag = where_read(a, s, &where_query, &w);
     if (!ag)
         return;
     struct one *st = one_new(a, s, 200);
-    settle(st, files_stat_on(ag, w.path, w.user, on_entry, st, &e), &e);
+    req_settle(&st->r, files_stat_on(ag, w.path, w.user, on_entry, st, &e), &e, ABOUT_SANDBOX);
 }
 
 void files_delete(struct http_stream *s, void *a)
 {
     struct err e;
-    bool recursive;
     auto_where w = {0};
-    struct agent *ag = where_read(a, s, &w);
+    struct agent *ag = where_read(a, s, &remove_query, &w);
     if (!ag)
         return;
-    if (param_bool(s, "recursive", false, &recursive, &e)) {
-        problem_about(s, &e, ABOUT_REQUEST);
-        return;
-    }
     struct one *st = one_new(a, s, 204);
-    settle(st, files_remove_on(ag, w.path, w.user, recursive, on_entry, st, &e), &e);
+    req_settle(&st->r, files_remove_on(ag, w.path, w.user, w.recursive, on_entry, st, &e), &e,
+               ABOUT_SANDBOX);
 }
 
 void dirs_make(struct http_stream *s, void *a)
 {
     struct err e;
-    uint32_t mode;
     auto_where w = {0};
-    struct agent *ag = where_read(a, s, &w);
+    struct agent *ag = where_read(a, s, &dir_query, &w);
     if (!ag)
         return;
-    if (param_mode(s, "mode", 0755, &mode, &e)) {
-        problem_about(s, &e, ABOUT_REQUEST);
-        return;
-    }
     struct one *st = one_new(a, s, 201);
-    settle(st, files_mkdir_on(ag, w.path, w.user, mode, true, on_entry, st, &e), &e);
+    req_settle(&st->r, files_mkdir_on(ag, w.path, w.user, w.mode, true, on_entry, st, &e), &e,
+               ABOUT_SANDBOX);
 }
+
+#define PATH(name_, struct_, member, help_) \
+    FIELD(name_, F_PATH, struct_, member, .flags = F_REQUIRED, .max = PARAM_PATH_MAX, \
+          .help = (help_))
+struct move {
+    const char *from, *to, *user;
+};
+static const struct field move_rows[] = {
+    PATH("from", struct move, from, "The path it has."),
+    PATH("to", struct move, to, "The path it gets."),
+    FIELD_USER(struct move, user, "Whose home relative paths are below."),
+};
+const struct shape move_body = SHAPE_OF("FileMove", struct move, move_rows);
 
 static void on_move_body(struct http_stream *s, void *a, const char *p, size_t n)
 {
     struct err e;
-    const char *from, *to, *user;
+    struct move g = {0};
     struct agent *ag = files_agent(a, s);
     if (!ag)
         return;
-    auto_json j = body_parse(p, n, "FileMove", &e);
-    if (!j || body_text(j, "from", PARAM_PATH_MAX, &from, true, &e) || body_text(j, "to", PARAM_PATH_MAX, &to, true, &e) ||
-        body_text(j, "user", 64, &user, false, &e)) {
+    auto_json j = native_body(a, p, n, &move_body, &g, &e);
+    if (!j) {
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
     struct one *st = one_new(a, s, 200);
-    settle(st, files_move_on(ag, from, to, user, on_entry, st, &e), &e);
+    req_settle(&st->r, files_move_on(ag, g.from, g.to, g.user, on_entry, st, &e), &e,
+               ABOUT_SANDBOX);
 }
 void files_move_post(struct http_stream *s, void *a) { api_body(a, s, on_move_body); }
+
+struct attr {
+    const char *path, *owner, *group, *user;
+    uint32_t mode;
+};
+static const struct field attr_rows[] = {
+    PATH("path", struct attr, path, "Which file."),
+    FIELD("mode", F_MODE, struct attr, mode, .help = "Its new permission bits."),
+    FIELD("owner", F_STR, struct attr, owner, .max = 64,
+          .help = "Its new owner, a name or a number."),
+    FIELD("group", F_STR, struct attr, group, .max = 64,
+          .help = "Its new group, a name or a number."),
+    FIELD_USER(struct attr, user, "Whose home a relative path is below."),
+};
+const struct shape attr_body = SHAPE_OF("FileAttr", struct attr, attr_rows,
+                                        .help = "At least one of `mode`, `owner` and `group`.");
 
 static void on_attr_body(struct http_stream *s, void *a, const char *p, size_t n)
 {
     struct err e;
-    const char *path, *mode, *owner, *group, *user;
-    uint32_t bits = 0;
+    struct attr g = {0};
     struct agent *ag = files_agent(a, s);
     if (!ag)
         return;
-    auto_json j = body_parse(p, n, "FileAttr", &e);
-    int bad = !j || body_text(j, "path", PARAM_PATH_MAX, &path, true, &e) || body_text(j, "mode", 5, &mode, false, &e) ||
-              body_text(j, "owner", 64, &owner, false, &e) || body_text(j, "group", 64, &group, false, &e) ||
-              body_text(j, "user", 64, &user, false, &e);
-    if (!bad && mode && mode_parse(str_of(mode), &bits))
-        bad = err_set(&e, E_INVALID, "mode: must be octal text, \"0\" … \"7777\"");
-    if (!bad && !mode && !owner && !group)
+    auto_json j = native_body(a, p, n, &attr_body, &g, &e);
+    bool mode = j && json_get(j, "mode"), bad = !j;
+    if (j && !mode && !g.owner && !g.group)
         bad = err_set(&e, E_INVALID, "one of mode, owner and group must be given");
     if (bad) {
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
     struct one *st = one_new(a, s, 200);
-    settle(st, files_setattr_on(ag, path, user, mode ? &bits : NULL, owner, group, on_entry, st, &e), &e);
+    req_settle(&st->r, files_setattr_on(ag, g.path, g.user, mode ? &g.mode : NULL, g.owner, g.group, on_entry, st, &e), &e, ABOUT_SANDBOX);
 }
 void files_attr_post(struct http_stream *s, void *a) { api_body(a, s, on_attr_body); }
+
+struct link {
+    const char *target, *path, *user;
+};
+static const struct field symlink_rows[] = {
+    PATH("target", struct link, target, "Where the link points; it need not exist."),
+    PATH("path", struct link, path, "The link itself."),
+    FIELD_USER(struct link, user, "Whose home a relative path is below, and who owns the link."),
+};
+const struct shape symlink_body = SHAPE_OF("FileSymlink", struct link, symlink_rows);
 
 static void on_symlink_body(struct http_stream *s, void *a, const char *p, size_t n)
 {
     struct err e;
-    const char *target, *path, *user;
+    struct link g = {0};
     struct agent *ag = files_agent(a, s);
     if (!ag)
         return;
-    auto_json j = body_parse(p, n, "FileSymlink", &e);
-    if (!j || body_text(j, "target", PARAM_PATH_MAX, &target, true, &e) || body_text(j, "path", PARAM_PATH_MAX, &path, true, &e) ||
-        body_text(j, "user", 64, &user, false, &e)) {
+    auto_json j = native_body(a, p, n, &symlink_body, &g, &e);
+    if (!j) {
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
     struct one *st = one_new(a, s, 201);
-    settle(st, files_symlink_on(ag, target, path, user, on_entry, st, &e), &e);
+    req_settle(&st->r, files_symlink_on(ag, g.target, g.path, g.user, on_entry, st, &e), &e,
+               ABOUT_SANDBOX);
 }
 void files_symlink_post(struct http_stream *s, void *a) { api_body(a, s, on_symlink_body); }
 
@@ -249,22 +292,14 @@ void dirs_list(struct http_stream *s, void *a)
 {
     static const struct files_list_ops ops = {.entries = on_entries, .done = on_listed};
     struct err e;
-    uint64_t depth;
     auto_where w = {0};
-    struct agent *ag = where_read(a, s, &w);
+    struct agent *ag = where_read(a, s, &list_dir_query, &w);
     if (!ag)
         return;
-    if (param_u64(s, "depth", 1, 64, 1, &depth, &e)) {
-        problem_about(s, &e, ABOUT_REQUEST);
-        return;
-    }
     struct listing *st = req_new(a, s, sizeof *st, listing_fini);
     jw_init(&st->w, &st->b);
     jw_obj(&st->w);
     jw_kv_arr(&st->w, "entries");
     req_hold(&st->r);
-    if (files_list_on(ag, w.path, w.user, (unsigned)depth, &ops, st, &e)) {
-        (void)req_back(&st->r); /* it will not come */
-        req_fail(&st->r, &e, ABOUT_SANDBOX);
-    }
+    req_settle(&st->r, files_list_on(ag, w.path, w.user, w.depth, &ops, st, &e), &e, ABOUT_SANDBOX);
 }

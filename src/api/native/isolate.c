@@ -8,7 +8,7 @@
 #include "api/utf8.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "core/isolate.h"
+#include "core/isolate/isolate.h"
 #include "json/valid.h"
 #include <stdlib.h>
 
@@ -40,8 +40,8 @@ static const char *hint_of(enum isolate_end end)
     case ISOLATE_TIMEOUT: return "allow more with timeout_ms";
     case ISOLATE_CPU: return "allow more with cpu_ms";
     case ISOLATE_MEMORY: return "allow more with memory_mib";
-    case ISOLATE_OUTPUT_LIMIT: return "print less, or allow more with max_output; a value has its fixed limit";
-    case ISOLATE_FORBIDDEN: return "an isolate has no files, network, threads or other programs; a sandbox has";
+    case ISOLATE_OUTPUT_LIMIT: return "print less, or allow more with max_output; the size of the value is fixed";
+    case ISOLATE_FORBIDDEN: return "an isolate has no files, network, threads or other programs; use a sandbox";
     default: return NULL;
     }
 }
@@ -75,36 +75,34 @@ static void eval_done(void *arg, const struct isolate_result *r, const struct er
         req_fail(&st->r, e, ABOUT_ISOLATE);
         return;
     }
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    jw_obj(&w);
-    jw_kv_raw(&w, "value", r->value);
-    put_text(&w, "stdout", "stdout_base64", r->out);
-    put_text(&w, "stderr", "stderr_base64", r->err);
-    put_error(&w, r);
+    struct jw *w = reply_begin(st->r.s);
+    jw_obj(w);
+    jw_kv_raw(w, "value", r->value);
+    put_text(w, "stdout", "stdout_base64", r->out);
+    put_text(w, "stderr", "stderr_base64", r->err);
+    put_error(w, r);
     if (r->signal) {
-        jw_kv_null(&w, "exit_code");
-        jw_kv_i64(&w, "signal", r->signal);
+        jw_kv_null(w, "exit_code");
+        jw_kv_i64(w, "signal", r->signal);
     } else {
-        jw_kv_i64(&w, "exit_code", r->exit_code);
-        jw_kv_null(&w, "signal");
+        jw_kv_i64(w, "exit_code", r->exit_code);
+        jw_kv_null(w, "signal");
     }
-    jw_kv_str(&w, "language", r->language);
-    jw_kv_str(&w, "template", r->template);
-    jw_kv_obj(&w, "isolation");
-    jw_kv_str(&w, "tier", tier_name(TIER_ISOLATE));
-    jw_kv_str(&w, "boundary", isolate_boundary);
-    jw_kv_str(&w, "accel", "none");
-    jw_end(&w);
-    jw_kv_obj(&w, "usage");
-    jw_kv_f64(&w, "wall_ms", tenths((double)r->wall_ns / 1e6));
-    jw_kv_f64(&w, "cpu_ms", tenths((double)r->cpu_ns / 1e6));
-    jw_kv_u64(&w, "memory_bytes", r->memory_bytes);
-    jw_end(&w);
-    jw_kv_f64(&w, "duration_ms", duration_ms(st->t0));
-    jw_end(&w);
-    req_json(&st->r, 200, &b);
+    jw_kv_str(w, "language", r->language);
+    jw_kv_str(w, "template", r->template);
+    jw_kv_obj(w, "isolation");
+    jw_kv_str(w, "tier", tier_isolate.name);
+    jw_kv_str(w, "boundary", tier_isolate.boundary[0]);
+    jw_kv_str(w, "accel", "none");
+    jw_end(w);
+    jw_kv_obj(w, "usage");
+    jw_kv_f64(w, "wall_ms", tenths((double)r->wall_ns / 1e6));
+    jw_kv_f64(w, "cpu_ms", tenths((double)r->cpu_ns / 1e6));
+    jw_kv_u64(w, "memory_bytes", r->memory_bytes);
+    jw_end(w);
+    jw_kv_f64(w, "duration_ms", duration_ms(st->t0));
+    jw_end(w);
+    req_send(&st->r, 200);
 }
 
 /* ---- the request ---- */
@@ -114,23 +112,45 @@ static bool identifier(const char *s)
     return !s[n] && n <= 100 && !(*s >= '0' && *s <= '9');
 }
 
-static int read_spec(struct json *j, struct isolate_spec *s, struct buf *input, struct err *e)
+struct args {
+    struct isolate_spec spec;
+    struct json *input;
+};
+static const struct field program_rows[] = {
+    FIELD("language", F_STR, struct args, spec.language, .flags = F_REQUIRED, .max = 32,
+          .help = "python, js, php or ruby."),
+    FIELD("code", F_TEXT, struct args, spec.code, .flags = F_REQUIRED,
+          .help = "The program. Its value is that of its last expression."),
+    FIELD("input", F_JSON, struct args, input,
+          .help = "A value that the program finds as `input`."),
+    FIELD("function", F_STR, struct args, spec.function, .max = 100,
+          .help = "Call this function of the program with the input; its value counts."),
+    FIELD("template", F_NAME, struct args, spec.template,
+          .help = "Whose interpreter. Default: `isolate` if it is built, else `base`."),
+    FIELD("timeout_ms", F_INT, struct args, spec.timeout_ms, .min = 1,
+          .max = ISOLATE_TIMEOUT_MAX_MS, .help = "Time. Default: 5000."),
+    FIELD("cpu_ms", F_INT, struct args, spec.cpu_ms, .min = 1, .max = ISOLATE_TIMEOUT_MAX_MS,
+          .help = "Processor time. Default: as the timeout."),
+    FIELD("memory_mib", F_INT, struct args, spec.memory_mib, .min = ISOLATE_MEMORY_MIN,
+          .max = SANDBOX_MEMORY_MAX, .help = "Memory in MiB. Default: 128."),
+    FIELD("max_output", F_INT, struct args, spec.max_output, .min = 1, .max = ISOLATE_OUTPUT_MAX,
+          .help = "Bytes of each of stdout and stderr. Default: 1 MiB."),
+};
+const struct shape program_body = SHAPE_OF("Program", struct args, program_rows);
+_Static_assert(ISOLATE_TIMEOUT_MS == 5000 && ISOLATE_MEMORY_MIB == 128 && ISOLATE_OUTPUT == 1 << 20,
+               "the sentences above say so");
+
+static int check_args(struct args *g, struct buf *input, struct err *e)
 {
-    int64_t timeout, cpu, memory, output;
-    if (json_need(j, e, "language", "code", NULL) || body_text(j, "language", 32, &s->language, true, e) || json_str(j, "code", &s->code, true, e) ||
-        body_name(j, "template", &s->template, false, e) || body_text(j, "function", 100, &s->function, false, e) ||
-        json_i64(j, "timeout_ms", 1, ISOLATE_TIMEOUT_MAX_MS, 0, &timeout, e) || json_i64(j, "cpu_ms", 1, ISOLATE_TIMEOUT_MAX_MS, 0, &cpu, e) ||
-        json_i64(j, "memory_mib", ISOLATE_MEMORY_MIN, 65536, 0, &memory, e) || json_i64(j, "max_output", 1, ISOLATE_OUTPUT_MAX, 0, &output, e))
-        return -1;
+    struct isolate_spec *s = &g->spec;
     if (!isolate_language_ok(s->language))
         return err_set(e, E_INVALID, "language: an isolate runs python, js, php or ruby");
     if (s->function && !identifier(s->function))
         return err_set(e, E_INVALID, "function: not a name");
-    if (!s->input.n && json_get(j, "input")) { /* its name was written with escapes */
-        json_dump(json_get(j, "input"), input);
+    if (!s->input.n && g->input) { /* its name was written with escapes */
+        json_dump(g->input, input);
         s->input = (struct str){input->p, input->n};
     }
-    s->timeout_ms = (uint32_t)timeout, s->cpu_ms = (uint32_t)cpu, s->memory_mib = (uint32_t)memory, s->max_output = (uint32_t)output;
     return 0;
 }
 
@@ -138,26 +158,26 @@ static void on_eval_body(struct http_stream *s, void *arg, const char *p, size_t
 {
     struct api *a = arg;
     struct err e = {0};
-    struct isolate_spec spec = {.tenant = gate_tenant(api_core(a), s)};
+    struct args g = {.spec.tenant = gate_tenant(api_core(a), s)};
     auto_buf input = {0}, rest = {0};
     /* The input is handed on as it was written, so that whatever a program returns can be given to another: the reader, which
      * is strict about depth and numbers for our own sake, sees null in its place. */
-    if (json_member((struct str){p, n}, S("input"), &spec.input) && str_utf8(spec.input)) {
-        const char *end = spec.input.p + spec.input.n;
-        buf_put(&rest, p, (size_t)(spec.input.p - p));
+    if (json_member((struct str){p, n}, S("input"), &g.spec.input) && str_utf8(g.spec.input)) {
+        const char *end = g.spec.input.p + g.spec.input.n;
+        buf_put(&rest, p, (size_t)(g.spec.input.p - p));
         buf_puts(&rest, "null");
         buf_put(&rest, end, (size_t)(p + n - end));
     } else {
-        spec.input = (struct str){0};
+        g.spec.input = (struct str){0};
     }
-    auto_json j = rest.n ? body_parse(rest.p, rest.n, "Program", &e) : body_parse(p, n, "Program", &e);
-    if (!j || read_spec(j, &spec, &input, &e)) {
+    auto_json j = native_body(a, rest.n ? rest.p : p, rest.n ? rest.n : n, &program_body, &g, &e);
+    if (!j || check_args(&g, &input, &e)) {
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
     struct program *st = req_new(a, s, sizeof *st, eval_fini);
     st->t0 = clock_mono();
-    st->k = isolate_eval(api_core(a), &spec, eval_done, st, &e);
+    st->k = isolate_eval(api_core(a), &g.spec, eval_done, st, &e);
     if (st->k)
         req_watch(&st->r);
     else

@@ -1,16 +1,13 @@
 /* Pause, resume, recover, rollback. */
 #include "api/native/native.h"
-#include "api/params.h"
-#include "core/pause.h"
-#include "core/snapshot.h"
+#include "core/life/pause.h"
+#include "core/catalog/snapshot.h"
 
 static void reply_one(struct req *r, const struct sandbox *sb)
 {
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    put_sandbox(&w, sb);
-    req_json(r, 200, &b);
+    struct jw *w = reply_begin(r->s);
+    put_sandbox(w, sb);
+    req_send(r, 200);
 }
 
 static void on_moved(void *arg, struct sandbox *sb, const struct err *e)
@@ -24,80 +21,97 @@ static void on_moved(void *arg, struct sandbox *sb, const struct err *e)
         req_fail(r, e, ABOUT_STATE);
 }
 
+#define OWN_TIMEOUT "Its timeout from now on. Default: the one it has."
+
+struct pause {
+    struct pause_spec how;
+    bool memory;
+};
+static const struct field pause_rows[] = {
+    FIELD(
+        "memory", F_BOOL, struct pause, memory,
+        .help =
+            "true: keep its memory and processes, or refuse. false: files only. Default: what its isolation can keep."),
+    FIELD("standby", F_BOOL, struct pause, how.standby, .def = "false",
+          .help = "Keep its memory in memory: it resumes at once."),
+};
+const struct shape pause_body = SHAPE_OF("SandboxPause", struct pause, pause_rows);
+
 static void on_pause(struct http_stream *s, void *a, const char *p, size_t n)
 {
     struct err e;
-    struct pause_spec how = {0};
-    bool memory;
+    struct pause g = {.memory = true};
     struct sandbox *sb = api_sandbox(a, s);
     if (!sb)
         return;
-    auto_json j = body_parse(p, n, "SandboxPause", &e);
-    if (!j || json_bool(j, "memory", true, &memory, &e) || json_bool(j, "standby", false, &how.standby, &e)) {
+    auto_json j = native_body(a, p, n, &pause_body, &g, &e);
+    if (!j) {
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
-    how.files_only = !memory;
-    how.memory_wanted = json_has(j, "memory") && memory;
+    struct pause_spec how = g.how;
+    how.files_only = !g.memory;
+    how.memory_wanted = json_has(j, "memory") && g.memory;
     struct req *r = req_new(a, s, sizeof *r, NULL);
     if (sb->state == SB_PAUSED && !sandbox_busy(sb) && (sb->life.paused == PAUSE_DISK || how.standby)) {
         reply_one(r, sb); /* as asked already */
         return;
     }
     req_hold(r);
-    if (sandbox_pause(sb, &how, on_moved, r, &e)) {
-        (void)req_back(r); /* it will not come */
-        req_fail(r, &e, ABOUT_STATE);
-    }
+    req_settle(r, sandbox_pause(sb, &how, on_moved, r, &e), &e, ABOUT_STATE);
 }
 void sandboxes_pause(struct http_stream *s, void *a) { api_body(a, s, on_pause); }
+
+struct resume {
+    struct resume_spec how;
+    bool memory;
+};
+static const struct field resume_rows[] = {
+    FIELD_TIMEOUT(struct resume, how.timeout_s, OWN_TIMEOUT),
+    FIELD("memory", F_BOOL, struct resume, memory, .def = "true",
+          .help = "Continue with its memory. false: boot from its files."),
+};
+const struct shape resume_body = SHAPE_OF("SandboxResume", struct resume, resume_rows);
 
 static void on_resume(struct http_stream *s, void *a, const char *p, size_t n)
 {
     struct err e;
-    struct resume_spec how = {0};
-    bool memory;
-    int64_t timeout;
+    struct resume g = {0};
     struct sandbox *sb = api_sandbox(a, s);
     if (!sb)
         return;
-    auto_json j = body_parse(p, n, "SandboxResume", &e);
-    if (!j || json_bool(j, "memory", true, &memory, &e) || json_i64(j, "timeout_s", 1, core_config(api_core(a))->max_timeout_s, 0, &timeout, &e)) {
+    auto_json j = native_body(a, p, n, &resume_body, &g, &e);
+    if (!j) {
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
-    how.cold = !memory;
-    how.timeout_s = (uint32_t)timeout;
+    struct resume_spec how = g.how;
+    how.cold = !g.memory;
     struct req *r = req_new(a, s, sizeof *r, NULL);
     if (sb->state == SB_RUNNING && !sandbox_busy(sb)) {
-        if (timeout && sandbox_set_timeout(sb, how.timeout_s, &e))
+        if (how.timeout_s && sandbox_set_timeout(sb, how.timeout_s, &e))
             req_fail(r, &e, ABOUT_STATE);
         else
             reply_one(r, sb); /* as asked already */
         return;
     }
     req_hold(r);
-    if (sandbox_resume(sb, &how, on_moved, r, &e)) {
-        (void)req_back(r); /* it will not come */
-        req_fail(r, &e, ABOUT_STATE);
-    }
+    req_settle(r, sandbox_resume(sb, &how, on_moved, r, &e), &e, ABOUT_STATE);
 }
 void sandboxes_resume(struct http_stream *s, void *a) { api_body(a, s, on_resume); }
 
 /* ---- recover ---- */
 static void reply_recovered(struct req *r, const struct sandbox *sb, unsigned lost)
 {
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    jw_obj(&w);
-    jw_key(&w, "sandbox");
-    put_sandbox(&w, sb);
-    jw_kv_arr(&w, "lost");
-    recover_put_lost(&w, lost);
-    jw_end(&w);
-    jw_end(&w);
-    req_json(r, 200, &b);
+    struct jw *w = reply_begin(r->s);
+    jw_obj(w);
+    jw_key(w, "sandbox");
+    put_sandbox(w, sb);
+    jw_kv_arr(w, "lost");
+    recover_put_lost(w, lost);
+    jw_end(w);
+    jw_end(w);
+    req_send(r, 200);
 }
 
 static void on_recovered(void *arg, struct sandbox *sb, unsigned lost, const struct err *e)
@@ -111,51 +125,64 @@ static void on_recovered(void *arg, struct sandbox *sb, unsigned lost, const str
         req_fail(r, e, ABOUT_RECOVER);
 }
 
+struct recover {
+    uint32_t timeout_s;
+};
+static const struct field recover_rows[] = {FIELD_TIMEOUT(struct recover, timeout_s, OWN_TIMEOUT)};
+const struct shape recover_body = SHAPE_OF("SandboxRecover", struct recover, recover_rows);
+
 static void on_recover(struct http_stream *s, void *a, const char *p, size_t n)
 {
     struct err e;
-    int64_t timeout;
+    struct recover g = {0};
     struct sandbox *sb = api_sandbox(a, s);
     if (!sb)
         return;
-    auto_json j = body_parse(p, n, "SandboxRecover", &e);
-    if (!j || json_i64(j, "timeout_s", 1, core_config(api_core(a))->max_timeout_s, 0, &timeout, &e)) {
+    auto_json j = native_body(a, p, n, &recover_body, &g, &e);
+    if (!j) {
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
     struct req *r = req_new(a, s, sizeof *r, NULL);
     req_hold(r);
-    if (sandbox_recover(sb, (uint32_t)timeout, on_recovered, r, &e)) {
-        (void)req_back(r); /* it will not come */
-        req_fail(r, &e, ABOUT_RECOVER);
-    }
+    req_settle(r, sandbox_recover(sb, g.timeout_s, on_recovered, r, &e), &e, ABOUT_RECOVER);
 }
 void sandboxes_recover(struct http_stream *s, void *a) { api_body(a, s, on_recover); }
 
 /* ---- rollback ---- */
+struct rollback {
+    const char *snapshot;
+    bool memory;
+};
+static const struct field rollback_rows[] = {
+    FIELD("snapshot", F_NAME, struct rollback, snapshot, .flags = F_REQUIRED,
+          .help = "Name or id of a snapshot of this sandbox."),
+    FIELD(
+        "memory", F_BOOL, struct rollback, memory,
+        .help =
+            "true: continue with its memory, or refuse. false: boot from its files. Default: with memory if the snapshot has any."),
+};
+const struct shape rollback_body = SHAPE_OF("SandboxRollback", struct rollback, rollback_rows);
+
 static void on_rollback(struct http_stream *s, void *a, const char *p, size_t n)
 {
     struct err e;
-    const char *name;
-    bool memory;
+    struct rollback g = {.memory = true};
     struct sandbox *sb = api_sandbox(a, s);
     if (!sb)
         return;
-    auto_json j = body_parse(p, n, "SandboxRollback", &e);
-    if (!j || body_name(j, "snapshot", &name, true, &e) || json_bool(j, "memory", true, &memory, &e)) {
+    auto_json j = native_body(a, p, n, &rollback_body, &g, &e);
+    if (!j) {
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
-    struct snapshot *to = snapshot_find(api_core(a), name, &e);
-    if (to && json_has(j, "memory") && memory && !to->memory) {
-        err_set(&e, E_INVALID, "memory: the snapshot holds none");
+    struct snapshot *to = snapshot_find(api_core(a), g.snapshot, &e);
+    if (to && json_has(j, "memory") && g.memory && !to->memory) {
+        err_set(&e, E_INVALID, "memory: the snapshot has none");
         to = NULL;
     }
     struct req *r = req_new(a, s, sizeof *r, NULL);
     req_hold(r);
-    if (!to || sandbox_rollback(sb, to, !memory, on_moved, r, &e)) {
-        (void)req_back(r); /* it will not come */
-        req_fail(r, &e, ABOUT_SNAPSHOT);
-    }
+    req_settle(r, !to || sandbox_rollback(sb, to, !g.memory, on_moved, r, &e), &e, ABOUT_SNAPSHOT);
 }
 void sandboxes_rollback(struct http_stream *s, void *a) { api_body(a, s, on_rollback); }

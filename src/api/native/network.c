@@ -1,12 +1,11 @@
 /* What sandboxes may reach and what they did: policy, egress log, previews, secrets. */
 #include "api/native/native.h"
 #include "api/params.h"
-#include "api/schema.h"
-#include "api/vercel/network.h"
 #include "base/cleanup.h"
-#include "core/egress_log.h"
-#include "core/network.h"
-#include "core/secret.h"
+#include "core/network/egress_log.h"
+#include "core/network/network.h"
+#include "core/network/secret.h"
+#include "core/sandbox/preview.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,16 +13,27 @@
 #define EGRESS_MAX 1000
 
 /* ---- policy ---- */
+static const struct policy_form *policy_form(struct api *a, struct json *j)
+{
+    size_t n;
+    const struct dialect *const *d = api_dialects(a, &n);
+    for (size_t i = 0; i < n; i++)
+        if (d[i]->policy && d[i]->policy->is(j))
+            return d[i]->policy;
+    return NULL;
+}
+
 int native_network(struct api *a, struct json *j, struct network_spec *ret, struct err *e)
 {
     auto_buf text = {0};
     auto_json ours = NULL;
-    if (vercel_network_is(j)) {
-        if (vercel_network(j, &text, e) || !(j = ours = json_parse_obj(text.p, text.n, e)))
+    const struct policy_form *foreign = policy_form(a, j);
+    if (foreign) {
+        if (foreign->read(j, &text, e) || !(j = ours = json_parse_obj(text.p, text.n, e)))
             return -1;
     } else if (json_kind(j) != JSON_OBJ)
         return json_fail(j, e, "not an object");
-    return schema_only(j, "Network", e) ? -1 : network_parse(api_core(a), j, ret, e);
+    return fields_known(j, &network_shape, e) ? -1 : network_parse(api_core(a), j, ret, e);
 }
 
 void network_get(struct http_stream *s, void *a)
@@ -31,11 +41,9 @@ void network_get(struct http_stream *s, void *a)
     struct sandbox *sb = api_sandbox(a, s);
     if (!sb)
         return;
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    network_put(&w, sb);
-    reply_json(s, 200, &b);
+    struct jw *w = reply_begin(s);
+    network_put(w, sb);
+    reply_send(s, 200);
 }
 
 struct changing { struct req r; char id[22]; };
@@ -49,19 +57,17 @@ static void on_changed(void *arg, const struct err *e, uint64_t cut)
     if (e || !sb) {
         struct err gone;
         if (!e)
-            err_set(&gone, E_GONE, "the sandbox ended meanwhile");
+            err_set(&gone, E_GONE, "the sandbox ended in the meantime");
         req_fail(&g->r, e ? e : &gone, ABOUT_SANDBOX);
         return;
     }
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    jw_obj(&w);
-    jw_key(&w, "network");
-    network_put(&w, sb);
-    jw_kv_u64(&w, "cut", cut);
-    jw_end(&w);
-    req_json(&g->r, 200, &b);
+    struct jw *w = reply_begin(g->r.s);
+    jw_obj(w);
+    jw_key(w, "network");
+    network_put(w, sb);
+    jw_kv_u64(w, "cut", cut);
+    jw_end(w);
+    req_send(&g->r, 200);
 }
 
 static void on_network_body(struct http_stream *s, void *arg, const char *p, size_t n)
@@ -80,10 +86,7 @@ static void on_network_body(struct http_stream *s, void *arg, const char *p, siz
     struct changing *g = req_new(a, s, sizeof *g, NULL);
     memcpy(g->id, sb->id, sizeof g->id);
     req_hold(&g->r);
-    if (network_set(sb, &spec, on_changed, g, &e)) {
-        (void)req_back(&g->r); /* it will not come */
-        req_fail(&g->r, &e, ABOUT_SANDBOX);
-    }
+    req_settle(&g->r, network_set(sb, &spec, on_changed, g, &e), &e, ABOUT_SANDBOX);
     network_spec_free(&spec);
 }
 void network_put_handler(struct http_stream *s, void *a) { api_body(a, s, on_network_body); }
@@ -108,14 +111,30 @@ static void on_page(void *arg, const struct err *e, const struct egress_page *p)
     req_json(r, 200, &b);
 }
 
+struct egress_args {
+    struct egress_query q;
+    const char *cursor;
+};
+static const struct field egress_rows[] = {
+    FIELD("kind", F_STR, struct egress_args, q.kind, .max = 16,
+          .help = "Only records of this kind: dns, open, close, deny, http, fail, cut or policy."),
+    FIELD("verdict", F_STR, struct egress_args, q.verdict, .max = 16, .help = "`allow` or `deny`."),
+    FIELD("name", F_STR, struct egress_args, q.name, .max = 255,
+          .help = "A host name or an address; `*.example.org` matches all below it."),
+    FIELD("limit", F_INT, struct egress_args, q.limit, .min = 1, .max = EGRESS_MAX, .def = "100",
+          .help = "At most so many."),
+    FIELD("cursor", F_STR, struct egress_args, cursor, .max = 20,
+          .help = "`next` of the page before."),
+    FIELD("verify", F_BOOL, struct egress_args, q.verify, .def = "false",
+          .help = "Check the chain of hashes as well."),
+};
+const struct shape egress_query = SHAPE_OF(NULL, struct egress_args, egress_rows);
+
 void egress_get(struct http_stream *s, void *arg)
 {
     struct api *a = arg;
     struct err e;
-    auto_buf kind = {0}, verdict = {0}, name = {0}, cursor = {0};
-    const char *after = NULL;
-    uint64_t limit;
-    struct egress_query q = {0};
+    struct egress_args q = {0};
     struct str id = http_param(s, "id");
     char own[22];
     struct sandbox *sb = name_ok(id) ? sandbox_find(api_core(a), id.p, &e) : NULL;
@@ -125,54 +144,57 @@ void egress_get(struct http_stream *s, void *arg)
         return;
     }
     (void)snprintf(own, sizeof own, "%s", sb ? sb->id : id.p);
-    q.sandbox = own;
-    if (param_text(s, "kind", 16, &kind, &q.kind, &e) || param_text(s, "verdict", 16, &verdict, &q.verdict, &e) ||
-        param_text(s, "name", 255, &name, &q.name, &e) || param_text(s, "cursor", 20, &cursor, &after, &e) ||
-        param_u64(s, "limit", 1, EGRESS_MAX, 100, &limit, &e) || param_bool(s, "verify", false, &q.verify, &e)) {
+    if (native_query(a, s, &egress_query, &q, &e)) {
         problem_about(s, &e, ABOUT_REQUEST);
-        return;
-    }
-    if (after && !str_u64(str_of(after), &q.after)) {
-        err_set(&e, E_INVALID, "cursor: not one that a list returned");
+    } else if (q.cursor && !str_u64(str_of(q.cursor), &q.q.after)) {
+        err_set(&e, E_INVALID, "cursor: not one that this list returned");
         problem_about(s, &e, ABOUT_REQUEST);
-        return;
+    } else {
+        struct req *r = req_new(a, s, sizeof *r, NULL);
+        q.q.sandbox = own;
+        req_hold(r);
+        egress_log_query(api_core(a), &q.q, on_page, r);
     }
-    q.limit = (unsigned)limit;
-    struct req *r = req_new(a, s, sizeof *r, NULL);
-    req_hold(r);
-    egress_log_query(api_core(a), &q, on_page, r);
+    query_free(&egress_query, &q);
 }
 
 /* ---- previews ---- */
+struct inside {
+    unsigned port;
+};
+static const struct field url_rows[] = {
+    FIELD("port", F_INT, struct inside, port, .flags = F_REQUIRED, .min = 1, .max = 65535,
+          .help = "The port inside the sandbox."),
+};
+const struct shape url_query = SHAPE_OF(NULL, struct inside, url_rows);
+
 void url_get(struct http_stream *s, void *arg)
 {
     struct api *a = arg;
     struct err e;
-    uint64_t port;
+    struct inside q = {0};
     struct sandbox *sb = api_sandbox(a, s);
     const struct config *cfg = core_config(api_core(a));
     if (!sb)
         return;
-    if (param_u64(s, "port", 1, 65535, 0, &port, &e) || (!port && err_set(&e, E_INVALID, "port: missing"))) {
+    if (native_query(a, s, &url_query, &q, &e)) {
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
-    const char *colon = strrchr(cfg->listen, ':'), *token = kv_get(&sb->options, "e2b.traffic_token");
-    struct buf b = {0};
+    const char *colon = strrchr(cfg->listen, ':'), *token = sandbox_preview_token(sb);
     char url[300], host[200];
-    (void)snprintf(host, sizeof host, "%u-%s.%s", (unsigned)port, sb->id, *cfg->domain ? cfg->domain : "localhost");
+    (void)snprintf(host, sizeof host, "%u-%s.%s", q.port, sb->id, *cfg->domain ? cfg->domain : "localhost");
     if (*cfg->domain && strchr(cfg->domain, ':'))
         (void)snprintf(url, sizeof url, "http://%s/", host);
     else
         (void)snprintf(url, sizeof url, "http://%s%s/", host, colon ? colon : "");
-    struct jw w;
-    jw_init(&w, &b);
-    jw_obj(&w);
-    jw_kv_str(&w, "url", url);
-    jw_kv_str(&w, "token", token);
-    jw_kv_str(&w, "header", token ? "e2b-traffic-access-token" : NULL);
-    jw_end(&w);
-    reply_json(s, 200, &b);
+    struct jw *w = reply_begin(s);
+    jw_obj(w);
+    jw_kv_str(w, "url", url);
+    jw_kv_str(w, "token", token);
+    jw_kv_str(w, "header", token ? api_preview_header(a) : NULL);
+    jw_end(w);
+    reply_send(s, 200);
 }
 
 /* ---- secrets: names and numbers come out, values never ---- */
@@ -200,38 +222,40 @@ static void on_secret_stored(void *arg, const struct err *e)
     if (e || !k) {
         struct err gone;
         if (!e)
-            err_set(&gone, E_GONE, "it was deleted meanwhile");
+            err_set(&gone, E_GONE, "it was deleted in the meantime");
         req_fail(&g->r, e ? e : &gone, ABOUT_SECRET);
         return;
     }
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    put_secret(&w, k);
-    req_json(&g->r, 200, &b);
+    struct jw *w = reply_begin(g->r.s);
+    put_secret(w, k);
+    req_send(&g->r, 200);
 }
+
+static const struct field secret_rows[] = {
+    FIELD("value", F_TEXT, struct secret_spec, value, .flags = F_REQUIRED, .max = GATE_SECRET_MAX,
+          .help = "The secret. It is stored encrypted and never shown."),
+    FIELD("calls_max", F_INT, struct secret_spec, calls_max, .max = INT64_MAX, .def = "0",
+          .help = "How many requests may use it. 0: no limit."),
+    FIELD("bytes_max", F_INT, struct secret_spec, bytes_max, .max = INT64_MAX, .def = "0",
+          .help = "How many bytes such requests may send. 0: no limit."),
+};
+const struct shape secret_body = SHAPE_OF("SecretPut", struct secret_spec, secret_rows);
 
 static void on_secret_body(struct http_stream *s, void *arg, const char *p, size_t n)
 {
     struct api *a = arg;
     struct err e;
-    struct str name = http_param(s, "name"), value = {0};
-    int64_t calls, bytes;
-    auto_json j = body_parse(p, n, "SecretPut", &e);
+    struct str name = http_param(s, "name");
     struct secret_spec sp = {.name = name.p};
-    if (!j || json_str(j, "value", &value, true, &e) || json_i64(j, "calls_max", 0, INT64_MAX, 0, &calls, &e) ||
-        json_i64(j, "bytes_max", 0, INT64_MAX, 0, &bytes, &e)) {
+    auto_json j = native_body(a, p, n, &secret_body, &sp, &e);
+    if (!j) {
         problem_about(s, &e, ABOUT_SECRET);
         return;
     }
-    sp.value = value, sp.calls_max = (uint64_t)calls, sp.bytes_max = (uint64_t)bytes;
     struct naming *g = req_new(a, s, sizeof *g, NULL);
     (void)snprintf(g->name, sizeof g->name, "%.*s", (int)(name.n > 63 ? 63 : name.n), name.p ? name.p : "");
     req_hold(&g->r);
-    if (secret_put(api_core(a), &sp, on_secret_stored, g, &e)) {
-        (void)req_back(&g->r); /* it will not come */
-        req_fail(&g->r, &e, ABOUT_SECRET);
-    }
+    req_settle(&g->r, secret_put(api_core(a), &sp, on_secret_stored, g, &e), &e, ABOUT_SECRET);
 }
 void secrets_put(struct http_stream *s, void *a) { api_body(a, s, on_secret_body); }
 
@@ -242,16 +266,14 @@ static void on_refreshed(void *arg)
         return;
     auto_free struct secret **k = xcalloc(SECRETS_MAX, sizeof(struct secret *));
     size_t n = secret_list(api_core(r->api), k, SECRETS_MAX);
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    jw_obj(&w);
-    jw_kv_arr(&w, "secrets");
+    struct jw *w = reply_begin(r->s);
+    jw_obj(w);
+    jw_kv_arr(w, "secrets");
     for (size_t i = 0; i < n; i++)
-        put_secret(&w, k[i]);
-    jw_end(&w);
-    jw_end(&w);
-    req_json(r, 200, &b);
+        put_secret(w, k[i]);
+    jw_end(w);
+    jw_end(w);
+    req_send(r, 200);
 }
 
 void secrets_list(struct http_stream *s, void *a)

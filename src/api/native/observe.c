@@ -21,21 +21,19 @@ static void on_metrics(void *arg, const struct err *e, const struct sandbox_metr
         req_fail(r, e, ABOUT_SANDBOX);
         return;
     }
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    jw_obj(&w);
-    jw_kv_u64(&w, "cpu_ns", m->cpu_ns);
-    jw_kv_u64(&w, "cpu_count", m->cpu_count);
-    jw_kv_u64(&w, "memory_used", m->mem_used);
-    jw_kv_u64(&w, "memory_cache", m->mem_cache);
-    jw_kv_u64(&w, "memory_total", m->mem_total);
-    jw_kv_u64(&w, "disk_used", m->disk_used);
-    jw_kv_u64(&w, "disk_total", m->disk_total);
-    jw_kv_u64(&w, "processes", m->nproc);
-    put_time(&w, "at", clock_wall());
-    jw_end(&w);
-    req_json(r, 200, &b);
+    struct jw *w = reply_begin(r->s);
+    jw_obj(w);
+    jw_kv_u64(w, "cpu_ns", m->cpu_ns);
+    jw_kv_u64(w, "cpu_count", m->cpu_count);
+    jw_kv_u64(w, "memory_used", m->mem_used);
+    jw_kv_u64(w, "memory_cache", m->mem_cache);
+    jw_kv_u64(w, "memory_total", m->mem_total);
+    jw_kv_u64(w, "disk_used", m->disk_used);
+    jw_kv_u64(w, "disk_total", m->disk_total);
+    jw_kv_u64(w, "processes", m->nproc);
+    put_time(w, "at", clock_wall());
+    jw_end(w);
+    req_send(r, 200);
 }
 
 void metrics_get(struct http_stream *s, void *a)
@@ -46,10 +44,7 @@ void metrics_get(struct http_stream *s, void *a)
         return;
     struct req *r = req_new(a, s, sizeof *r, NULL);
     req_hold(r);
-    if (sandbox_metrics(sb, on_metrics, r, &e)) {
-        (void)req_back(r); /* it will not come */
-        req_fail(r, &e, ABOUT_SANDBOX);
-    }
+    req_settle(r, sandbox_metrics(sb, on_metrics, r, &e), &e, ABOUT_SANDBOX);
 }
 
 static void on_console(void *arg, struct str text, const struct err *e)
@@ -61,19 +56,17 @@ static void on_console(void *arg, struct str text, const struct err *e)
         req_fail(r, e, ABOUT_SANDBOX);
         return;
     }
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    jw_obj(&w);
-    jw_kv_arr(&w, "lines");
+    struct jw *w = reply_begin(r->s);
+    jw_obj(w);
+    jw_kv_arr(w, "lines");
     for (const char *nl; text.n && (nl = memchr(text.p, '\n', text.n));) {
         size_t n = (size_t)(nl - text.p);
-        jw_str(&w, (struct str){text.p, n});
+        jw_str(w, (struct str){text.p, n});
         text.p += n + 1, text.n -= n + 1;
     }
-    jw_end(&w);
-    jw_end(&w);
-    req_json(r, 200, &b);
+    jw_end(w);
+    jw_end(w);
+    req_send(r, 200);
 }
 
 void console_get(struct http_stream *s, void *a)
@@ -84,10 +77,7 @@ void console_get(struct http_stream *s, void *a)
         return;
     struct req *r = req_new(a, s, sizeof *r, NULL);
     req_hold(r);
-    if (sandbox_console(sb, on_console, r, &e)) {
-        (void)req_back(r); /* it will not come */
-        req_fail(r, &e, ABOUT_SANDBOX);
-    }
+    req_settle(r, sandbox_console(sb, on_console, r, &e), &e, ABOUT_SANDBOX);
 }
 
 /* ---- the daemon ---- */
@@ -138,12 +128,12 @@ void prometheus_get(struct http_stream *s, void *a)
     head(&b, "hutch_sandboxes", "gauge", "Sandboxes by state");
     for (int i = 0; i < SB_STATE_MAX; i++)
         buf_printf(&b, "hutch_sandboxes{state=\"%s\"} %zu\n", state_name((enum sb_state)i), c.sandboxes[i]);
-    head(&b, "hutch_pool_ready", "gauge", "Warm places waiting, by kind");
+    head(&b, "hutch_pool_ready", "gauge", "Prepared sandboxes ready to use, by kind");
     buf_printf(&b, "hutch_pool_ready{kind=\"vm\"} %zu\nhutch_pool_ready{kind=\"prestarted\"} %zu\nhutch_pool_ready{kind=\"container\"} %zu\n",
                c.pool_vm_ready, c.pool_vm_started, c.pool_slots);
-    gauge(&b, "hutch_pool_making", "Warm places in the works", (double)c.pool_making);
+    gauge(&b, "hutch_pool_making", "Prepared sandboxes being made", (double)c.pool_making);
     gauge(&b, "hutch_templates", "Templates built", (double)c.templates);
-    counter(&b, "hutch_creates_total", "Sandboxes asked for", (double)c.creates);
+    counter(&b, "hutch_creates_total", "Sandboxes requested", (double)c.creates);
     counter(&b, "hutch_create_failures_total", "Sandboxes that could not be created", (double)c.create_failures);
     gauge(&b, "hutch_http_connections", "Open connections", http_server_conns(http_server_of(s)));
     put_process(&b);

@@ -3,8 +3,8 @@
 #include "api/native/native.h"
 #include "api/params.h"
 #include "base/cleanup.h"
-#include "core/pack.h"
-#include "core/signer.h"
+#include "core/pack/pack.h"
+#include "core/pack/signer.h"
 #include <stdlib.h>
 
 /* ---- out ---- */
@@ -102,11 +102,9 @@ static void in_done(void *arg, struct snapshot *sn, const struct err *e)
         req_fail(&st->r, e, ABOUT_SNAPSHOT);
         return;
     }
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    put_snapshot(&w, sn);
-    req_json(&st->r, 201, &b);
+    struct jw *w = reply_begin(st->r.s);
+    put_snapshot(w, sn);
+    req_send(&st->r, 201);
 }
 
 static void in_data(struct http_stream *s, void *arg, const char *p, size_t n)
@@ -126,18 +124,28 @@ static void in_end(struct http_stream *s, void *arg)
         pack_import_end(st->im);
 }
 
+struct naming {
+    const char *name;
+};
+static const struct field import_rows[] = {
+    FIELD("name", F_STR, struct naming, name, .max = 63,
+          .help = "A name in place of the one in the file."),
+};
+const struct shape import_query = SHAPE_OF(NULL, struct naming, import_rows);
+
 void packs_import(struct http_stream *s, void *a)
 {
     static const struct pack_import_ops ops = {.room = in_room, .done = in_done};
     struct err e;
-    auto_buf name_buf = {0};
-    const char *name;
-    if (param_text(s, "name", 63, &name_buf, &name, &e)) {
+    struct naming q = {0};
+    if (native_query(a, s, &import_query, &q, &e)) {
+        query_free(&import_query, &q);
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
     struct taking_pack *st = req_new(a, s, sizeof *st, in_fini);
-    st->im = pack_import_start(api_core(a), name, gate_tenant(api_core(a), s), &ops, st, &e);
+    st->im = pack_import_start(api_core(a), q.name, gate_tenant(api_core(a), s), &ops, st, &e);
+    query_free(&import_query, &q);
     if (!st->im) {
         req_fail(&st->r, &e, ABOUT_SNAPSHOT);
         return;
@@ -165,37 +173,42 @@ void signers_list(struct http_stream *s, void *a)
         problem_about(s, &e, ABOUT_KEY);
         return;
     }
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    jw_obj(&w);
-    jw_kv_str(&w, "own", own.key);
-    jw_kv_arr(&w, "signers");
+    struct jw *w = reply_begin(s);
+    jw_obj(w);
+    jw_kv_str(w, "own", own.key);
+    jw_kv_arr(w, "signers");
     for (size_t i = 0; i < n; i++)
-        put_signer(&w, &k[i]);
-    jw_end(&w);
-    jw_end(&w);
-    reply_json(s, 200, &b);
+        put_signer(w, &k[i]);
+    jw_end(w);
+    jw_end(w);
+    reply_send(s, 200);
 }
+
+struct trust {
+    const char *key;
+};
+static const struct field signer_rows[] = {
+    FIELD("key", F_STR, struct trust, key, .flags = F_REQUIRED, .max = 64,
+          .help = "The public key, 64 hexadecimal digits."),
+};
+const struct shape signer_body = SHAPE_OF("SignerPut", struct trust, signer_rows);
 
 static void on_put_body(struct http_stream *s, void *a, const char *p, size_t n)
 {
     struct err e;
-    const char *key;
+    struct trust g = {0};
     struct str name = http_param(s, "name");
-    auto_json j = body_parse(p, n, "SignerPut", &e);
-    if (!j || body_text(j, "key", 64, &key, true, &e) || signer_trust(api_core(a), name.p, key, &e)) {
+    auto_json j = native_body(a, p, n, &signer_body, &g, &e);
+    if (!j || signer_trust(api_core(a), name.p, g.key, &e)) {
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
-    struct buf b = {0};
-    struct jw w;
     struct signer k = {0};
     (void)snprintf(k.name, sizeof k.name, "%s", name.p);
-    (void)snprintf(k.key, sizeof k.key, "%s", key);
-    jw_init(&w, &b);
-    put_signer(&w, &k);
-    reply_json(s, 200, &b);
+    (void)snprintf(k.key, sizeof k.key, "%s", g.key);
+    struct jw *w = reply_begin(s);
+    put_signer(w, &k);
+    reply_send(s, 200);
 }
 void signers_put(struct http_stream *s, void *a) { api_body(a, s, on_put_body); }
 

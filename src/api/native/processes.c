@@ -47,16 +47,14 @@ static void on_list(void *arg, const struct err *e, const struct proc_info *p, s
         req_fail(r, e, ABOUT_SANDBOX);
         return;
     }
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    jw_obj(&w);
-    jw_kv_arr(&w, "processes");
+    struct jw *w = reply_begin(r->s);
+    jw_obj(w);
+    jw_kv_arr(w, "processes");
     for (size_t i = 0; i < n; i++)
-        put_process(&w, &p[i]);
-    jw_end(&w);
-    jw_end(&w);
-    req_json(r, 200, &b);
+        put_process(w, &p[i]);
+    jw_end(w);
+    jw_end(w);
+    req_send(r, 200);
 }
 
 static void on_one(void *arg, const struct err *e, const struct proc_info *p, size_t n)
@@ -83,11 +81,9 @@ static void on_one(void *arg, const struct err *e, const struct proc_info *p, si
         req_fail(r, &none, ABOUT_PROCESS);
         return;
     }
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    put_process(&w, hit);
-    req_json(r, 200, &b);
+    struct jw *w = reply_begin(r->s);
+    put_process(w, hit);
+    req_send(r, 200);
 }
 
 static void list(struct http_stream *s, struct api *a, void (*cb)(void *, const struct err *, const struct proc_info *, size_t))
@@ -98,10 +94,7 @@ static void list(struct http_stream *s, struct api *a, void (*cb)(void *, const 
         return;
     struct req *r = req_new(a, s, sizeof *r, NULL);
     req_hold(r);
-    if (exec_list(sb, cb, r, &e)) {
-        (void)req_back(r); /* it will not come */
-        req_fail(r, &e, ABOUT_SANDBOX);
-    }
+    req_settle(r, exec_list(sb, cb, r, &e), &e, ABOUT_SANDBOX);
 }
 void processes_list(struct http_stream *s, void *a) { list(s, a, on_list); }
 void processes_get(struct http_stream *s, void *a)
@@ -111,20 +104,27 @@ void processes_get(struct http_stream *s, void *a)
 }
 
 /* ---- follow ---- */
+struct following {
+    int64_t offset;
+};
+static const struct field stream_rows[] = {
+    FIELD("offset", F_INT, struct following, offset, .min = -1, .max = INT64_MAX, .def = "0",
+          .help = "From this byte of its output on. 0: all that is still held. -1: from now."),
+};
+const struct shape stream_query = SHAPE_OF(NULL, struct following, stream_rows);
+
 void processes_stream(struct http_stream *s, void *arg)
 {
     struct err e;
-    auto_buf b = {0};
-    const char *who = which(s), *from = param_str(s, "offset", &b);
-    uint64_t offset = 0;
+    struct following q;
+    const char *who = which(s);
     if (!who)
         return;
-    if (from && !strcmp(from, "-1")) {
-        offset = UINT64_MAX;
-    } else if (param_u64(s, "offset", 0, UINT64_MAX - 1, 0, &offset, &e)) {
+    if (native_query(arg, s, &stream_query, &q, &e)) {
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
+    uint64_t offset = q.offset < 0 ? UINT64_MAX : (uint64_t)q.offset;
     struct sandbox *sb = api_sandbox(arg, s);
     if (sb)
         exec_stream_attach(arg, s, sb, who, offset);
@@ -137,57 +137,60 @@ static void on_unary(void *arg, const struct err *e)
     req_none(r, e, ABOUT_PROCESS);
 }
 
-static void settle(struct req *r, int failed, const struct err *e)
-{
-    if (failed) {
-        (void)req_back(r); /* it will not come */
-        req_fail(r, e, ABOUT_SANDBOX);
-    }
-}
+struct kill {
+    int signal;
+    bool group;
+};
+static const struct field signal_rows[] = {
+    FIELD("signal", F_SIGNAL, struct kill, signal, .flags = F_REQUIRED,
+          .help = "`SIGTERM`, `TERM` or 15."),
+    FIELD("group", F_BOOL, struct kill, group, .def = "true", .help = "Its whole process group."),
+};
+const struct shape signal_body = SHAPE_OF("Signal", struct kill, signal_rows);
 
 static void on_signal_body(struct http_stream *s, void *arg, const char *p, size_t n)
 {
     struct err e;
-    struct str name = {0};
-    int64_t num = 0;
-    bool group;
+    struct kill g = {0};
     const char *who = which(s);
     struct sandbox *sb = who ? api_sandbox(arg, s) : NULL;
     if (!sb)
         return;
-    auto_json j = body_parse(p, n, "Signal", &e);
-    struct json *sig = json_get(j, "signal");
-    int bad = !j || json_bool(j, "group", true, &group, &e) || json_need(j, &e, "signal", NULL);
-    if (!bad && json_kind(sig) == JSON_INT)
-        bad = json_to_i64(sig, 1, 64, &num, &e);
-    else if (!bad)
-        bad = json_to_str(sig, &name, &e) || ((num = signal_number(name.p)) < 0 && json_fail(sig, &e, "not a signal; \"SIGTERM\", \"TERM\" or 15"));
-    if (bad) {
+    auto_json j = native_body(arg, p, n, &signal_body, &g, &e);
+    if (!j) {
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
     struct req *r = req_new(arg, s, sizeof *r, NULL);
     req_hold(r);
-    settle(r, exec_signal(sb, who, (int)num, group, on_unary, r, &e), &e);
+    req_settle(r, exec_signal(sb, who, g.signal, g.group, on_unary, r, &e), &e, ABOUT_SANDBOX);
 }
 void processes_signal(struct http_stream *s, void *a) { api_body(a, s, on_signal_body); }
+
+static const struct field resize_rows[] = {
+    FIELD("cols", F_INT, struct exec_spec, cols, .flags = F_REQUIRED, .min = 1,
+          .max = PARAM_WINDOW_MAX, .help = "Columns."),
+    FIELD("rows", F_INT, struct exec_spec, rows, .flags = F_REQUIRED, .min = 1,
+          .max = PARAM_WINDOW_MAX, .help = "Rows."),
+};
+const struct shape resize_body = SHAPE_OF("Resize", struct exec_spec, resize_rows);
 
 static void on_resize_body(struct http_stream *s, void *arg, const char *p, size_t n)
 {
     struct err e;
-    unsigned cols, rows;
+    struct exec_spec g = {0};
     const char *who = which(s);
     struct sandbox *sb = who ? api_sandbox(arg, s) : NULL;
     if (!sb)
         return;
-    auto_json j = body_parse(p, n, "WindowSize", &e);
-    if (!j || json_need(j, &e, "cols", "rows", NULL) || body_winsize(j, &cols, &rows, &e)) {
+    auto_json j = native_body(arg, p, n, &resize_body, &g, &e);
+    if (!j) {
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
     struct req *r = req_new(arg, s, sizeof *r, NULL);
     req_hold(r);
-    settle(r, exec_resize(sb, who, cols, rows, on_unary, r, &e), &e);
+    req_settle(r, exec_resize(sb, who, g.cols, g.rows, on_unary, r, &e), &e, ABOUT_SANDBOX);
 }
 void processes_resize(struct http_stream *s, void *a) { api_body(a, s, on_resize_body); }
 
@@ -241,21 +244,30 @@ static void input_end(struct http_stream *s, void *arg)
         feed_finish(st->feed, st->eof);
 }
 
+struct stdin_opts {
+    bool eof;
+};
+static const struct field stdin_rows[] = {
+    FIELD("eof", F_BOOL, struct stdin_opts, eof, .def = "false",
+          .help = "Close its stdin afterwards."),
+};
+const struct shape stdin_query = SHAPE_OF(NULL, struct stdin_opts, stdin_rows);
+
 void processes_stdin(struct http_stream *s, void *arg)
 {
     static const struct feed_ops ops = {.idle = input_idle, .done = input_done};
     struct err e;
-    bool eof;
+    struct stdin_opts q;
     const char *who = which(s);
     struct sandbox *sb = who ? api_sandbox(arg, s) : NULL;
     if (!sb)
         return;
-    if (param_bool(s, "eof", false, &eof, &e)) {
+    if (native_query(arg, s, &stdin_query, &q, &e)) {
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
     struct input *st = req_new(arg, s, sizeof *st, input_fini);
-    st->eof = eof;
+    st->eof = q.eof;
     st->feed = feed_new(arg, sb->id, who, &ops, st);
     req_watch(&st->r);
     http_body_stream(s, input_data, input_end, st);

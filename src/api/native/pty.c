@@ -102,18 +102,27 @@ static void resize(struct pty *st)
     req_hold(&st->r);
     if (exec_resize(sb, who, cols, rows, on_resized, st, NULL)) {
         st->resizing = false;
-        (void)req_back(&st->r); /* it will not come */
+        (void)req_back(&st->r); /* the callback will not fire */
     }
 }
 
+struct control {
+    struct exec_spec size;
+};
+static const struct field control_rows[] = {
+    FIELD("resize", F_OBJ, struct control, size, .of = &resize_body, .flags = F_REQUIRED,
+          .help = "The new size."),
+};
+static const struct shape control_shape = SHAPE_OF("TerminalControl", struct control, control_rows);
+
 static int read_control(struct pty *st, const char *p, size_t n, struct err *e)
 {
-    struct json *size = NULL;
+    struct control g = {0};
     auto_json j = json_parse_obj(p, n, e);
-    if (!j || json_only(j, e, "resize", NULL) || json_obj(j, "resize", &size, true, e) || schema_only(size, "WindowSize", e) ||
-        json_need(size, e, "cols", "rows", NULL))
+    if (!j || fields_read(j, &control_shape, &g, NULL, e))
         return -1;
-    return body_winsize(size, &st->cols, &st->rows, e);
+    st->cols = g.size.cols, st->rows = g.size.rows;
+    return 0;
 }
 
 static void on_msg(struct http_stream *s, void *arg, bool text, const char *p, size_t n)
@@ -248,83 +257,78 @@ static const struct exec_ops ops = {
     .started = on_started, .output = on_output, .room = on_room, .exited = on_exited, .done = on_done};
 
 /* ---- the request ---- */
-static int read_cmd(struct http_stream *s, char *argv[ARGS_MAX + 1], struct err *e)
-{
-    struct str rest = http_query(s), k, v;
-    size_t n = 0;
-    while (query_next(&rest, &k, &v)) {
-        struct buf b = {0};
-        if (!str_eqz(k, "cmd"))
-            continue;
-        if (n == ARGS_MAX)
-            return err_set(e, E_TOO_LARGE, "cmd: at most %d times", ARGS_MAX);
-        if (!uri_decode(v, true, &b)) {
-            buf_free(&b);
-            return err_set(e, E_INVALID, "cmd: broken %%-escape");
-        }
-        buf_reserve(&b, 0);
-        b.p[b.n] = 0;
-        argv[n++] = buf_take(&b);
-    }
-    if (n && !*argv[0])
-        return err_set(e, E_INVALID, "cmd: must not be empty");
-    return 0;
-}
+struct terminal {
+    struct exec_spec spec;
+    char **cmd;
+    struct kv vars;
+    const char *pid;
+    int64_t offset;
+};
+static const struct field pty_rows[] = {
+    FIELD("cols", F_INT, struct terminal, spec.cols, .min = 1, .max = PARAM_WINDOW_MAX, .def = "80",
+          .help = "Columns."),
+    FIELD("rows", F_INT, struct terminal, spec.rows, .min = 1, .max = PARAM_WINDOW_MAX, .def = "24",
+          .help = "Rows."),
+    FIELD("cmd", F_ARGV, struct terminal, cmd, .max = ARGS_MAX,
+          .help =
+              "The program and its arguments, each as a cmd= of its own. Default: a login shell."),
+    FIELD_USER(struct terminal, spec.user, "As whom."),
+    FIELD("cwd", F_PATH, struct terminal, spec.cwd, .max = PARAM_PATH_MAX,
+          .help = "Where it runs."),
+    FIELD("env", F_ENV, struct terminal, vars,
+          .help = "Variables: `env.KEY=VALUE`, or `env[KEY]=VALUE`."),
+    FIELD("pid", F_STR, struct terminal, pid, .max = 200,
+          .help = "Attach to this process, which has a terminal, in place of a new one."),
+    FIELD("offset", F_INT, struct terminal, offset, .min = -1, .max = INT64_MAX, .def = "-1",
+          .help = "With `pid`: from this byte of its output on. -1: from now."),
+};
+const struct shape pty_query = SHAPE_OF(NULL, struct terminal, pty_rows);
 
-static void start(struct pty *st, struct sandbox *sb, struct http_stream *s, struct err *e)
+static void start(struct pty *st, struct sandbox *sb, struct terminal *q, struct err *e)
 {
-    char *argv[ARGS_MAX + 1] = {0}, *login[] = {(char *)(uintptr_t)"/bin/bash", (char *)(uintptr_t)"-l", NULL};
-    struct kv vars = {0};
-    struct exec_spec spec = {.stdin_pipe = true};
-    uint64_t cols, rows;
-    auto_buf user = {0}, cwd = {0};
-    if (read_cmd(s, argv, e) || param_map(s, "env.", true, &vars, e) || param_u64(s, "cols", 1, 4096, 80, &cols, e) ||
-        param_u64(s, "rows", 1, 4096, 24, &rows, e) || param_text(s, "user", 64, &user, &spec.user, e) ||
-        param_text(s, "cwd", PARAM_PATH_MAX, &cwd, &spec.cwd, e))
-        goto out;
-    if (!kv_get(&vars, "TERM") && !kv_get(&sb->env, "TERM"))
-        kv_set(&vars, S("TERM"), S("xterm-256color"));
-    char **env = kv_to_env(&vars);
-    spec.argv = argv[0] ? argv : login;
+    char *login[] = {(char *)(uintptr_t)"/bin/bash", (char *)(uintptr_t)"-l", NULL};
+    struct exec_spec spec = q->spec;
+    if (!kv_get(&q->vars, "TERM") && !kv_get(&sb->env, "TERM"))
+        kv_set(&q->vars, S("TERM"), S("xterm-256color"));
+    char **env = kv_to_env(&q->vars);
+    spec.stdin_pipe = true;
+    spec.argv = q->cmd ? q->cmd : login;
     spec.env = env;
-    spec.cols = (unsigned)cols, spec.rows = (unsigned)rows;
     st->x = exec_start(sb, &spec, &ops, st, e);
     env_free(env);
-out:
-    kv_free(&vars);
-    for (char **p = argv; *p; p++)
-        free(*p);
 }
 
-static void attach(struct pty *st, struct sandbox *sb, struct http_stream *s, const char *who, struct err *e)
+static void attach(struct pty *st, struct sandbox *sb, const struct terminal *q, struct err *e)
 {
-    uint64_t offset;
     st->attached = true;
-    if (!who_ok(who))
+    if (!who_ok(q->pid))
         err_set(e, E_INVALID, "pid: a process is named by its pid or as tag:NAME");
-    else if (!param_u64(s, "offset", 0, UINT64_MAX, UINT64_MAX, &offset, e))
-        st->x = exec_attach(sb, who, offset, &ops, st, e);
+    else
+        st->x =
+            exec_attach(sb, q->pid, q->offset < 0 ? UINT64_MAX : (uint64_t)q->offset, &ops, st, e);
 }
 
 void pty_open(struct http_stream *s, void *arg)
 {
     struct err e;
-    auto_buf b = {0};
+    struct terminal q = {0};
     struct sandbox *sb = api_sandbox(arg, s);
     if (!sb)
         return;
     if (!http_is_ws(s)) {
-        err_set(&e, E_INVALID, "this path speaks WebSocket only");
-        problem_reply(s, &e, "send an upgrade request, or use `hutch sh`");
+        err_set(&e, E_INVALID, "this path only supports WebSocket");
+        problem_reply(s, &e, "send a WebSocket upgrade request");
         return;
     }
     struct pty *st = req_new(arg, s, sizeof *st, pty_fini);
     memcpy(st->sandbox, sb->id, sizeof st->sandbox);
-    const char *who = param_str(s, "pid", &b);
-    if (who)
-        attach(st, sb, s, who, &e);
-    else
-        start(st, sb, s, &e);
+    if (!native_query(arg, s, &pty_query, &q, &e)) {
+        if (q.pid)
+            attach(st, sb, &q, &e);
+        else
+            start(st, sb, &q, &e);
+    }
+    query_free(&pty_query, &q);
     if (!st->x) {
         req_fail(&st->r, &e, ABOUT_REQUEST);
         return;

@@ -3,27 +3,18 @@
 #include "api/gate.h"
 #include "api/params.h"
 #include "base/cleanup.h"
-#include "api/schema.h"
 #include "base/clock.h"
-#include "core/snapshot.h"
-#include "core/volume.h"
-#include "core/network.h"
+#include "core/catalog/snapshot.h"
+#include "core/volume/volume.h"
+#include "core/network/network.h"
+#include "core/sandbox/preview.h"
 #include "crypto/digest.h"
 #include <stdio.h>
 #include <stdlib.h>
 
-#define LIST_MAX   1000
-#define LIFE_MAX_S 31536000 /* a year */
+#define LIST_MAX 1000
 
 /* ---- rendering ---- */
-void put_time(struct jw *w, const char *key, int64_t wall_ns)
-{
-    char t[32];
-    if (wall_ns > 0)
-        clock_rfc3339(wall_ns, t);
-    jw_kv_str(w, key, wall_ns > 0 ? t : NULL);
-}
-
 static void put_map(struct jw *w, const char *key, const struct kv *m)
 {
     jw_kv_obj(w, key);
@@ -42,7 +33,7 @@ void put_sandbox(struct jw *w, const struct sandbox *sb)
     jw_kv_str(w, "tenant", *sandbox_tenant(sb) ? sandbox_tenant(sb) : NULL);
     jw_kv_str(w, "state", state_name(sb->state));
     jw_kv_obj(w, "isolation");
-    jw_kv_str(w, "tier", tier_name(sb->tier));
+    jw_kv_str(w, "tier", sb->tier->name);
     jw_kv_str(w, "boundary", sandbox_boundary(sb));
     jw_kv_str(w, "accel", sandbox_accel(sb));
     jw_end(w);
@@ -102,152 +93,144 @@ void put_sandbox(struct jw *w, const struct sandbox *sb)
 
 static void reply_sandbox(struct http_stream *s, int status, const struct sandbox *sb)
 {
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    put_sandbox(&w, sb);
-    reply_json(s, status, &b);
+    struct jw *w = reply_begin(s);
+    put_sandbox(w, sb);
+    reply_send(s, status);
 }
 
 /* ---- create ---- */
-static int read_timeout(struct api *a, struct json *j, bool required, uint32_t *ret, struct err *e)
-{
-    uint32_t max = core_config(api_core(a))->max_timeout_s;
-    int64_t v;
-    if (required && json_need(j, e, "timeout_s", NULL))
-        return -1;
-    if (json_i64(j, "timeout_s", 1, max ? max : 86400, 0, &v, e))
-        return -1;
-    *ret = (uint32_t)v;
-    return 0;
-}
+#define THEN(name_, struct_, member, help_, ...) \
+    FIELD(name_, F_CHOICE, struct_, member, .words = "kill|pause", .help = (help_), __VA_ARGS__)
+_Static_assert(ON_TIMEOUT_KILL == 0 && ON_TIMEOUT_PAUSE == 1, "the order of the words in THEN");
 
-/* kill or pause; absent: left as it is */
-static int read_then(struct json *j, const char *key, enum on_timeout *ret, struct err *e)
-{
-    struct str v = {0};
-    if (json_str(j, key, &v, false, e))
-        return -1;
-    int what = v.p ? on_timeout_parse(v.p) : (int)*ret;
-    if (what < 0)
-        return err_set(e, E_INVALID, "%s: must be kill or pause", key);
-    *ret = (enum on_timeout)what;
-    return 0;
-}
+static const struct field mount_rows[] = {
+    FIELD("name", F_STR, struct volume_mount, volume, .flags = F_REQUIRED, .max = 63,
+          .help = "Name or id of a volume."),
+    FIELD("path", F_PATH, struct volume_mount, path, .flags = F_REQUIRED, .max = VOLUME_PATH_MAX,
+          .help = "Where it appears inside."),
+    FIELD("read_only", F_BOOL, struct volume_mount, read_only, .def = "false",
+          .help = "The sandbox cannot write to it."),
+};
+static const struct shape mount_shape = SHAPE_OF("VolumeMount", struct volume_mount, mount_rows);
 
-static int read_seconds(struct json *j, const char *key, uint32_t *ret, struct err *e)
-{
-    int64_t v;
-    if (json_i64(j, key, 0, LIFE_MAX_S, *ret, &v, e))
-        return -1;
-    *ret = (uint32_t)v;
-    return 0;
-}
+enum preview { PREVIEW_PUBLIC, PREVIEW_TOKEN };
+struct create {
+    struct sandbox_spec sp;
+    struct json *network;
+    struct network_spec net;
+    const char *isolation, *snapshot, *tenant;
+    bool memory;
+    enum preview preview;
+    struct volume_mount volumes[VOLUMES_PER_SANDBOX];
+};
+static const struct field create_rows[] = {
+    FIELD("template", F_NAME, struct create, sp.template,
+          .help = "Name or id of a template. Default: `base`."),
+    FIELD(
+        "snapshot", F_NAME, struct create, snapshot,
+        .help =
+            "Name or id of a snapshot to start from, in place of a template. Sizes and isolation are then the snapshot's."),
+    FIELD(
+        "memory", F_BOOL, struct create, memory,
+        .help =
+            "With `snapshot`: continue with its memory and processes, the default if it has any. false: boot from its files."),
+    FIELD("name", F_NAME, struct create, sp.name, .help = "A name, unique among living sandboxes."),
+    FIELD(
+        "isolation", F_WORD, struct create, isolation, .words = "auto|vm|container|isolate",
+        .help =
+            "`auto` is the operator's default, `vm` unless HUTCH_DEFAULT_ISOLATION says otherwise. `isolate` is refused: `POST /v1/eval` runs programs."),
+    FIELD("cpu", F_CORES, struct create, sp.cpu_millis, .min = SANDBOX_CPU_MIN,
+          .max = SANDBOX_CPU_MAX, .help = "Cores, whole or fractional. Default: 1."),
+    FIELD("memory_mib", F_INT, struct create, sp.memory_mib, .min = SANDBOX_MEMORY_MIN,
+          .max = SANDBOX_MEMORY_MAX,
+          .help = "Memory in MiB, at most what the host has. Default: HUTCH_DEFAULT_MEMORY, 512."),
+    FIELD("disk_mib", F_INT, struct create, sp.disk_mib, .min = 1, .max = SANDBOX_DISK_MAX,
+          .help =
+              "Disk in MiB, at least what the template needs. Default: HUTCH_DEFAULT_DISK, 4096."),
+    FIELD_TIMEOUT(
+        struct create, sp.timeout_s,
+        "Seconds until `on_timeout`, at most HUTCH_MAX_TIMEOUT. Default: HUTCH_DEFAULT_TIMEOUT, 300."),
+    THEN("on_timeout", struct create, sp.on_timeout, "What happens when the timeout is over.",
+         .def = "\"kill\""),
+    FIELD("idle_timeout_s", F_INT, struct create, sp.idle_s, .max = SANDBOX_LIFE_MAX, .def = "0",
+          .help =
+              "Seconds without work until `on_idle`. 0: never. state.md says what counts as work."),
+    THEN("on_idle", struct create, sp.on_idle, "What happens when it is idle for that long.",
+         .def = "\"kill\""),
+    FIELD("max_lifetime_s", F_INT, struct create, sp.lifetime_s, .max = SANDBOX_LIFE_MAX,
+          .def = "0",
+          .help =
+              "Seconds from its creation, running or paused. No extension passes it. 0: no bound."),
+    FIELD("auto_resume", F_BOOL, struct create, sp.auto_resume, .def = "false",
+          .help = "A call that needs it running resumes it when it is paused."),
+    FIELD("env", F_ENV, struct create, sp.env, .help = "Variables for every process."),
+    FIELD("metadata", F_META, struct create, sp.metadata,
+          .help = "Notes of the client; lists can filter by them."),
+    FIELD("network", F_JSON, struct create, network, .of = &network_shape,
+          .help = "What it may reach. Default: nothing."),
+    FIELD("preview", F_CHOICE, struct create, preview, .words = "public|token", .def = "\"public\"",
+          .help =
+              "Who may reach its ports: everybody, or who sends the token that `GET …/url` tells."),
+    FIELD("volumes", F_LIST, struct create, volumes, .of = &mount_shape, .max = VOLUMES_PER_SANDBOX,
+          .count = offsetof(struct create, sp.nvolumes), .help = "Volumes to attach."),
+    FIELD(
+        "tenant", F_STR, struct create, tenant, .max = 64,
+        .help =
+            "Whose it is. Default: the key's. Another one only over the daemon's socket without a key."),
+};
+const struct shape create_body = SHAPE_OF("SandboxCreate", struct create, create_rows);
 
-static int read_network(struct api *a, struct json *j, struct network_spec *ret, struct err *e)
+static int check_network(struct api *a, struct create *g, struct err *e)
 {
-    struct json *net = json_get(j, "network");
-    return net ? native_network(a, net, ret, e) : network_parse(api_core(a), NULL, ret, e);
+    g->sp.network = &g->net;
+    return g->network ? native_network(a, g->network, &g->net, e)
+                      : network_parse(api_core(a), NULL, &g->net, e);
 }
 
 /* Who may reach ports inside: everybody who can reach us, or those with a token that `url` tells. */
-static int read_preview(struct json *j, struct kv *opt, struct err *e)
+static void make_token(struct create *g)
 {
-    struct str v = {0};
     char token[41];
-    if (json_str(j, "preview", &v, false, e))
-        return -1;
-    if (!v.p || str_eqz(v, "public"))
-        return 0;
-    if (!str_eqz(v, "token"))
-        return json_fail(json_get(j, "preview"), e, "must be public or token");
+    if (g->preview != PREVIEW_TOKEN)
+        return;
     token_make("", 20, token);
-    kv_set(opt, S("e2b.traffic_token"), str_of(token));
-    return 0;
+    kv_set(&g->sp.options, S(OPT_PREVIEW_TOKEN), str_of(token));
 }
 
-static int read_isolation(struct json *j, int *tier, struct err *e)
+static int check_isolation(struct create *g, struct err *e)
 {
-    struct str v = {0};
-    enum tier t;
-    if (json_str(j, "isolation", &v, false, e))
-        return -1;
-    if (!v.p || str_eqz(v, "auto"))
+    if (!g->isolation || !strcmp(g->isolation, "auto"))
         return 0;
-    if (tier_parse(v.p, &t))
-        return err_set(e, E_INVALID, "isolation: must be auto, vm or container");
-    *tier = (int)t;
-    return 0;
-}
-
-static int read_volumes(struct json *j, struct volume_mount *at, struct sandbox_spec *sp, struct err *e)
-{
-    struct json *list = NULL;
-    if (json_arr(j, "volumes", &list, false, e))
-        return -1;
-    for (size_t i = 0; list && i < json_len(list); i++) {
-        struct json *o = json_at(list, i);
-        if (i == VOLUMES_PER_SANDBOX)
-            return err_set(e, E_INVALID, "volumes: at most %d", VOLUMES_PER_SANDBOX);
-        if (json_kind(o) != JSON_OBJ)
-            return json_fail(o, e, "must be an object");
-        if (schema_only(o, "VolumeMount", e) || body_text(o, "name", 63, &at[i].volume, true, e) ||
-            body_text(o, "path", VOLUME_PATH_MAX, &at[i].path, true, e) || json_bool(o, "read_only", false, &at[i].read_only, e))
-            return -1;
-        sp->nvolumes = i + 1;
-    }
-    sp->volumes = at;
+    if (!(g->sp.tier = tier_find(g->isolation)))
+        return err_set(e, E_INVALID, "isolation: this daemon has no '%s'", g->isolation);
     return 0;
 }
 
 /* A key makes sandboxes for its own tenant; the operator, who needs none, for any. */
-static int read_tenant(struct json *j, struct sandbox_spec *sp, struct err *e)
+static int check_tenant(struct create *g, struct err *e)
 {
-    const char *name;
-    if (body_text(j, "tenant", 64, &name, false, e))
-        return -1;
-    if (name && *sp->tenant && strcmp(name, sp->tenant) != 0)
-        return err_set(e, E_DENIED, "tenant: this key makes sandboxes for '%s'; for others only the operator does, over the daemon's socket without a key", sp->tenant);
-    if (name)
-        sp->tenant = name;
+    if (g->tenant && *g->sp.tenant && strcmp(g->tenant, g->sp.tenant) != 0)
+        return err_set(e, E_DENIED, "tenant: this key creates sandboxes for '%s'; only the operator, on the unix socket and without a key, may name another",
+                       g->sp.tenant);
+    if (g->tenant)
+        g->sp.tenant = g->tenant;
     return 0;
 }
 
-static int read_snapshot(struct api *a, struct json *j, struct sandbox_spec *sp, struct err *e)
+static int check_snapshot(struct api *a, struct json *j, struct create *g, struct err *e)
 {
-    const char *name;
-    bool memory;
-    if (body_name(j, "snapshot", &name, false, e) || json_bool(j, "memory", true, &memory, e))
-        return -1;
-    if (!name)
-        return json_has(j, "memory") ? err_set(e, E_INVALID, "memory: goes with a snapshot") : 0;
+    bool given = json_has(j, "memory");
+    if (!g->snapshot)
+        return given ? err_set(e, E_INVALID, "memory: needs a snapshot; did you mean memory_mib?")
+                     : 0;
     if (json_has(j, "template"))
-        return err_set(e, E_INVALID, "template: comes with the snapshot; leave it out");
-    sp->from = snapshot_find(api_core(a), name, e);
-    if (!sp->from)
+        return err_set(e, E_INVALID, "template: cannot be combined with snapshot, which has its own");
+    g->sp.from = snapshot_find(api_core(a), g->snapshot, e);
+    if (!g->sp.from)
         return -1;
-    if (memory && json_has(j, "memory") && !sp->from->memory)
-        return err_set(e, E_INVALID, "memory: the snapshot holds none");
-    sp->boot = !memory;
-    return 0;
-}
-
-static int read_spec(struct api *a, struct json *j, struct sandbox_spec *sp, struct network_spec *net, struct err *e)
-{
-    double cpu;
-    int64_t mem, disk;
-    if (body_text(j, "template", 63, &sp->template, false, e) || body_name(j, "name", &sp->name, false, e) ||
-        read_isolation(j, &sp->tier, e) || json_f64(j, "cpu", 0.1, 64, 0, &cpu, e) || json_i64(j, "memory_mib", 128, 65536, 0, &mem, e) ||
-        json_i64(j, "disk_mib", 1, 1048576, 0, &disk, e) || read_timeout(a, j, false, &sp->timeout_s, e) ||
-        read_then(j, "on_timeout", &sp->on_timeout, e) || read_seconds(j, "idle_timeout_s", &sp->idle_s, e) || read_then(j, "on_idle", &sp->on_idle, e) ||
-        read_seconds(j, "max_lifetime_s", &sp->lifetime_s, e) || json_bool(j, "auto_resume", false, &sp->auto_resume, e) || read_network(a, j, net, e) || read_preview(j, &sp->options, e) || body_env(j, "env", &sp->env, e) ||
-        body_meta(j, "metadata", &sp->metadata, e))
-        return -1;
-    if (sp->template && !name_ok(str_of(sp->template)))
-        return err_set(e, E_INVALID, "template: must be a name or id, ^[a-z0-9][a-z0-9-]{0,62}$");
-    sp->cpu_millis = (uint32_t)(cpu * 1000 + 0.5);
-    sp->memory_mib = (uint32_t)mem;
-    sp->disk_mib = (uint32_t)disk;
+    if (g->memory && given && !g->sp.from->memory)
+        return err_set(e, E_INVALID, "memory: the snapshot has none");
+    g->sp.boot = !g->memory;
     return 0;
 }
 
@@ -257,7 +240,7 @@ static void on_created(void *arg, struct sandbox *sb, const struct err *e)
     if (!req_back(r)) {
         /* Nobody knows its id: a create that was not heard of did not happen. */
         if (sb)
-            (void)sandbox_kill(sb, END_KILLED, "the client left before it was created", NULL, NULL, NULL);
+            (void)sandbox_kill(sb, END_KILLED, "the client disconnected before it was created", NULL, NULL, NULL);
         return;
     }
     if (!sb) {
@@ -272,41 +255,54 @@ static void on_create_body(struct http_stream *s, void *arg, const char *p, size
 {
     struct api *a = arg;
     struct err e;
-    struct network_spec net = {0};
-    struct sandbox_spec sp = {.network = &net, .tenant = gate_tenant(api_core(a), s)};
-    struct volume_mount volumes[VOLUMES_PER_SANDBOX] = {0};
-    auto_json j = body_parse(p, n, "SandboxCreate", &e);
-    if (!j || read_spec(a, j, &sp, &net, &e) || read_tenant(j, &sp, &e) || read_volumes(j, volumes, &sp, &e) || read_snapshot(a, j, &sp, &e)) {
+    struct create g = {.sp.tenant = gate_tenant(api_core(a), s), .memory = true};
+    auto_json j = native_body(a, p, n, &create_body, &g, &e);
+    g.sp.volumes = g.volumes;
+    if (!j || check_isolation(&g, &e) || check_network(a, &g, &e) || check_tenant(&g, &e) || check_snapshot(a, j, &g, &e)) {
         problem_about(s, &e, e.code == E_NOT_FOUND ? ABOUT_SNAPSHOT : ABOUT_REQUEST);
     } else {
         struct req *r = req_new(a, s, sizeof *r, NULL);
+        make_token(&g);
         req_watch(r);
         req_hold(r);
-        if (sandbox_create(api_core(a), &sp, on_created, r, &e)) {
-            (void)req_back(r); /* it will not come */
-            req_fail(r, &e, e.code == E_NOT_FOUND ? ABOUT_TEMPLATE : ABOUT_SANDBOX);
-        }
+        int rc = sandbox_create(api_core(a), &g.sp, on_created, r, &e);
+        req_settle(r, rc, &e, rc && e.code == E_NOT_FOUND ? ABOUT_TEMPLATE : ABOUT_SANDBOX);
     }
-    kv_free(&sp.env);
-    kv_free(&sp.metadata);
-    kv_free(&sp.options);
-    network_spec_free(&net);
+    fields_free(&create_body, &g);
+    kv_free(&g.sp.options);
+    network_spec_free(&g.net);
 }
 void sandboxes_create(struct http_stream *s, void *a) { api_body(a, s, on_create_body); }
 
 /* ---- list ---- */
-static int read_states(struct http_stream *s, unsigned *ret, struct err *e)
+struct listing {
+    struct sandbox_filter f;
+    const char *states;
+};
+static const struct field list_rows[] = {
+    FIELD("state", F_STR, struct listing, states, .max = 100,
+          .help = "States, separated by commas. Default: all but `gone`.", .ex = "\"running\""),
+    FIELD("name", F_STR, struct listing, f.name, .max = 63, .help = "Only the one with this name."),
+    FIELD("template", F_STR, struct listing, f.template, .max = 63,
+          .help = "Only those of this template, by name or id."),
+    FIELD("meta", F_META, struct listing, f.meta,
+          .help = "Only those with this metadata: `meta.KEY=VALUE`, or `meta[KEY]=VALUE`."),
+    FIELD("limit", F_INT, struct listing, f.limit, .min = 1, .max = LIST_MAX, .def = "100",
+          .help = "At most so many."),
+    FIELD("cursor", F_STR, struct listing, f.cursor, .max = 200,
+          .help = "`next` of the page before."),
+};
+const struct shape list_query = SHAPE_OF(NULL, struct listing, list_rows);
+
+static int read_states(const char *p, unsigned *ret, struct err *e)
 {
-    auto_buf b = {0};
-    const char *p = param_str(s, "state", &b);
     char one[16];
-    *ret = 0;
     while (p && *p) {
         size_t n = strcspn(p, ",");
         (void)snprintf(one, sizeof one, "%.*s", (int)(n < sizeof one ? n : 0), p);
         int st = state_parse(one);
         if (st < 0)
-            return err_set(e, E_INVALID, "state: '%s' is none of creating running pausing paused stopping gone failed", one);
+            return err_set(e, E_INVALID, "state: '%s' is not creating, running, pausing, paused, stopping, gone or failed", one);
         *ret |= 1u << st;
         p += n + (p[n] == ',');
     }
@@ -317,40 +313,32 @@ void sandboxes_list(struct http_stream *s, void *arg)
 {
     struct api *a = arg;
     struct err e = {0};
-    struct sandbox_filter f = {0};
-    auto_buf name = {0}, template = {0}, cursor = {0};
-    uint64_t limit;
+    struct listing q = {0};
     bool more = false;
     auto_free struct sandbox **hit = xcalloc(LIST_MAX, sizeof(struct sandbox *));
-    int bad = read_states(s, &f.states, &e) || param_text(s, "name", 63, &name, &f.name, &e) ||
-              param_text(s, "template", 63, &template, &f.template, &e) ||
-              param_text(s, "cursor", 200, &cursor, &f.cursor, &e) || param_u64(s, "limit", 1, LIST_MAX, 100, &limit, &e) ||
-              param_map(s, "meta.", false, &f.meta, &e);
-    size_t n = 0;
+    int bad = native_query(a, s, &list_query, &q, &e) || read_states(q.states, &q.f.states, &e);
+    size_t n = 0, limit = q.f.limit;
     if (!bad) {
-        f.limit = limit;
-        n = sandbox_list(api_core(a), &f, hit, limit, &more, &e);
+        n = sandbox_list(api_core(a), &q.f, hit, limit, &more, &e);
         bad = n > limit; /* refused: SIZE_MAX */
     }
-    kv_free(&f.meta);
+    query_free(&list_query, &q);
     if (bad) {
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    jw_obj(&w);
-    jw_kv_arr(&w, "sandboxes");
+    struct jw *w = reply_begin(s);
+    jw_obj(w);
+    jw_kv_arr(w, "sandboxes");
     for (size_t i = 0; i < n; i++)
-        put_sandbox(&w, hit[i]);
-    jw_end(&w);
+        put_sandbox(w, hit[i]);
+    jw_end(w);
     char next[24];
     if (more && n)
         (void)snprintf(next, sizeof next, "%lld", (long long)hit[n - 1]->created_ns);
-    jw_kv_str(&w, "next", more && n ? next : NULL);
-    jw_end(&w);
-    reply_json(s, 200, &b);
+    jw_kv_str(w, "next", more && n ? next : NULL);
+    jw_end(w);
+    reply_send(s, 200);
 }
 
 /* ---- one ---- */
@@ -361,29 +349,42 @@ void sandboxes_get(struct http_stream *s, void *a)
         reply_sandbox(s, 200, sb);
 }
 
+struct patch {
+    const char *name;
+    struct kv metadata;
+    uint32_t timeout_s, idle_s;
+    enum on_timeout on_timeout, on_idle;
+};
+static const struct field patch_rows[] = {
+    FIELD("name", F_NAME, struct patch, name, .flags = F_NULL, .help = "Its new name. null: none."),
+    FIELD("metadata", F_META, struct patch, metadata, .help = "Replaces what was there."),
+    FIELD_TIMEOUT(struct patch, timeout_s,
+                  "Its timeout from now on; expires so many seconds from now."),
+    THEN("on_timeout", struct patch, on_timeout, "What happens when the timeout is over."),
+    FIELD("idle_timeout_s", F_INT, struct patch, idle_s, .max = SANDBOX_LIFE_MAX,
+          .help = "Seconds without work until `on_idle`. 0: never."),
+    THEN("on_idle", struct patch, on_idle, "What happens when it is idle for that long."),
+};
+const struct shape patch_body = SHAPE_OF("SandboxPatch", struct patch, patch_rows);
+
 static void on_patch_body(struct http_stream *s, void *arg, const char *p, size_t n)
 {
     struct api *a = arg;
     struct err e;
-    struct kv meta = {0};
-    const char *name;
-    uint32_t timeout = 0;
     struct sandbox *sb = api_sandbox(a, s);
     if (!sb)
         return;
-    uint32_t idle = sb->life.idle_s;
-    enum on_timeout on_timeout = sb->on_timeout, on_idle = sb->life.on_idle;
-    auto_json j = body_parse(p, n, "SandboxPatch", &e);
+    struct patch g = {
+        .idle_s = sb->life.idle_s, .on_timeout = sb->on_timeout, .on_idle = sb->life.on_idle};
+    auto_json j = native_body(a, p, n, &patch_body, &g, &e);
     /* Everything is checked before anything changes; the name, the only part that can still be refused, goes first. */
-    int bad = !j || body_name(j, "name", &name, false, &e) || body_meta(j, "metadata", &meta, &e) || read_timeout(a, j, false, &timeout, &e) ||
-              read_then(j, "on_timeout", &on_timeout, &e) || read_seconds(j, "idle_timeout_s", &idle, &e) || read_then(j, "on_idle", &on_idle, &e);
-    bad = bad || (json_has(j, "name") && sandbox_rename(sb, name, &e)) || (json_get(j, "metadata") && sandbox_set_metadata(sb, &meta, &e)) ||
-          (timeout && sandbox_set_timeout(sb, timeout, &e));
-    if (!bad && on_timeout != sb->on_timeout)
-        sandbox_set_on_timeout(sb, on_timeout);
-    if (!bad && (idle != sb->life.idle_s || on_idle != sb->life.on_idle))
-        sandbox_set_idle(sb, idle, on_idle);
-    kv_free(&meta);
+    int bad = !j || (json_has(j, "name") && sandbox_rename(sb, g.name, &e)) || (json_get(j, "metadata") && sandbox_set_metadata(sb, &g.metadata, &e)) ||
+              (g.timeout_s && sandbox_set_timeout(sb, g.timeout_s, &e));
+    if (!bad && g.on_timeout != sb->on_timeout)
+        sandbox_set_on_timeout(sb, g.on_timeout);
+    if (!bad && (g.idle_s != sb->life.idle_s || g.on_idle != sb->life.on_idle))
+        sandbox_set_idle(sb, g.idle_s, g.on_idle);
+    fields_free(&patch_body, &g);
     if (bad)
         problem_about(s, &e, ABOUT_SANDBOX);
     else
@@ -391,35 +392,42 @@ static void on_patch_body(struct http_stream *s, void *arg, const char *p, size_
 }
 void sandboxes_patch(struct http_stream *s, void *a) { api_body(a, s, on_patch_body); }
 
-static void on_timeout_body(struct http_stream *s, void *arg, const char *p, size_t n)
+struct seconds {
+    uint32_t timeout_s;
+};
+static const struct field timeout_rows[] = {
+    FIELD_TIMEOUT(struct seconds, timeout_s, "Seconds from now.", .flags = F_REQUIRED),
+};
+const struct shape timeout_body = SHAPE_OF("SandboxTimeout", struct seconds, timeout_rows);
+static const struct field keepalive_rows[] = {
+    FIELD_TIMEOUT(struct seconds, timeout_s, "Seconds from now. Default: its timeout."),
+};
+const struct shape keepalive_body = SHAPE_OF("KeepAlive", struct seconds, keepalive_rows);
+
+typedef int extend_fn(struct sandbox *sb, uint32_t seconds, struct err *e);
+static void extend(struct http_stream *s, struct api *a, const char *p, size_t n,
+                   const struct shape *body, extend_fn *fn)
 {
-    struct api *a = arg;
     struct err e;
-    uint32_t timeout;
+    struct seconds g = {0};
     struct sandbox *sb = api_sandbox(a, s);
     if (!sb)
         return;
-    auto_json j = body_parse(p, n, "SandboxTimeout", &e);
-    if (!j || read_timeout(a, j, true, &timeout, &e) || sandbox_set_timeout(sb, timeout, &e))
+    auto_json j = native_body(a, p, n, body, &g, &e);
+    if (!j || fn(sb, g.timeout_s, &e))
         problem_about(s, &e, ABOUT_SANDBOX);
     else
         reply_sandbox(s, 200, sb);
 }
-void sandboxes_timeout(struct http_stream *s, void *a) { api_body(a, s, on_timeout_body); }
 
-static void on_keepalive_body(struct http_stream *s, void *arg, const char *p, size_t n)
+static void on_timeout_body(struct http_stream *s, void *a, const char *p, size_t n)
 {
-    struct api *a = arg;
-    struct err e;
-    uint32_t timeout;
-    struct sandbox *sb = api_sandbox(a, s);
-    if (!sb)
-        return;
-    auto_json j = body_parse(p, n, "KeepAlive", &e);
-    if (!j || read_timeout(a, j, false, &timeout, &e) || sandbox_keep_alive(sb, timeout, &e))
-        problem_about(s, &e, ABOUT_SANDBOX);
-    else
-        reply_sandbox(s, 200, sb);
+    extend(s, a, p, n, &timeout_body, sandbox_set_timeout);
+}
+void sandboxes_timeout(struct http_stream *s, void *a) { api_body(a, s, on_timeout_body); }
+static void on_keepalive_body(struct http_stream *s, void *a, const char *p, size_t n)
+{
+    extend(s, a, p, n, &keepalive_body, sandbox_keep_alive);
 }
 void sandboxes_keepalive(struct http_stream *s, void *a) { api_body(a, s, on_keepalive_body); }
 
@@ -444,8 +452,6 @@ void sandboxes_delete(struct http_stream *s, void *a)
     }
     struct req *r = req_new(a, s, sizeof *r, NULL);
     req_hold(r);
-    if (sandbox_kill(sb, END_KILLED, "ended by request", on_killed, r, &e)) {
-        (void)req_back(r); /* it will not come */
-        req_fail(r, &e, ABOUT_SANDBOX);
-    }
+    req_settle(r, sandbox_kill(sb, END_KILLED, "ended by request", on_killed, r, &e), &e,
+               ABOUT_SANDBOX);
 }

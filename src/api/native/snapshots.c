@@ -3,13 +3,14 @@
 #include "api/params.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "core/fork.h"
-#include "core/snapshot.h"
-#include "core/usage.h"
+#include "core/life/fork.h"
+#include "core/catalog/snapshot.h"
+#include "core/life/usage.h"
 #include <stdio.h>
 #include <stdlib.h>
 
 #define LIST_MAX 1000
+#define KEEP_MAX 1000
 
 /* ---- rendering ---- */
 void put_snapshot(struct jw *w, const struct snapshot *s)
@@ -20,7 +21,7 @@ void put_snapshot(struct jw *w, const struct snapshot *s)
     jw_kv_str(w, "sandbox", *s->sandbox ? s->sandbox : NULL);
     jw_kv_str(w, "template", s->template_name);
     jw_kv_str(w, "template_id", s->template_id);
-    jw_kv_str(w, "tier", tier_name(s->tier));
+    jw_kv_str(w, "tier", s->tier->name);
     jw_kv_bool(w, "memory", s->memory);
     jw_kv_f64(w, "cpu", s->cpu_millis / 1000.0);
     jw_kv_u64(w, "memory_mib", s->memory_mib);
@@ -48,79 +49,100 @@ static void on_taken(void *arg, struct snapshot *sn, const struct err *e)
         req_fail(r, e, ABOUT_SNAPSHOT);
         return;
     }
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    put_snapshot(&w, sn);
-    req_json(r, 201, &b);
+    struct jw *w = reply_begin(r->s);
+    put_snapshot(w, sn);
+    req_send(r, 201);
 }
+
+struct take {
+    struct snapshot_spec how;
+    bool memory;
+};
+static const struct field take_rows[] = {
+    FIELD("name", F_NAME, struct take, how.name, .help = "A name for it."),
+    FIELD(
+        "memory", F_BOOL, struct take, memory,
+        .help =
+            "true: keep memory and processes, or refuse. false: files only. Default: what its isolation can keep."),
+    FIELD("expires_s", F_INT, struct take, how.expires_s, .min = 1, .max = INT32_MAX,
+          .help = "Delete it after so many seconds. Default: never."),
+    FIELD("keep_last", F_INT, struct take, how.keep_last, .min = 1, .max = KEEP_MAX,
+          .help =
+              "Then delete all but so many nameless snapshots of this sandbox. Default: keep all."),
+    FIELD("path", F_PATH, struct take, how.path, .max = PARAM_PATH_MAX,
+          .help = "Take only this directory."),
+};
+const struct shape snapshot_body = SHAPE_OF("SnapshotCreate", struct take, take_rows);
 
 static void on_take_body(struct http_stream *s, void *a, const char *p, size_t n)
 {
     struct err e;
-    struct snapshot_spec how = {0};
-    bool memory;
-    int64_t expires, keep;
+    struct take g = {.memory = true};
     struct sandbox *sb = api_sandbox(a, s);
     if (!sb)
         return;
-    auto_json j = body_parse(p, n, "SnapshotCreate", &e);
-    if (!j || body_name(j, "name", &how.name, false, &e) || json_bool(j, "memory", true, &memory, &e) ||
-        json_i64(j, "expires_s", 1, INT32_MAX, 0, &expires, &e) || json_i64(j, "keep_last", 1, 1000, 0, &keep, &e) ||
-        body_text(j, "path", PARAM_PATH_MAX, &how.path, false, &e)) {
+    auto_json j = native_body(a, p, n, &snapshot_body, &g, &e);
+    if (!j) {
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
-    how.files_only = !memory;
-    how.memory_wanted = json_has(j, "memory") && memory;
-    how.expires_s = (uint32_t)expires, how.keep_last = (uint32_t)keep;
+    struct snapshot_spec how = g.how;
+    how.files_only = !g.memory;
+    how.memory_wanted = json_has(j, "memory") && g.memory;
     struct req *r = req_new(a, s, sizeof *r, NULL);
     req_hold(r);
-    if ((how.path ? snapshot_take_tree : snapshot_take)(sb, &how, on_taken, r, &e)) {
-        (void)req_back(r); /* it will not come */
-        req_fail(r, &e, ABOUT_SNAPSHOT);
-    }
+    req_settle(r, (how.path ? snapshot_take_tree : snapshot_take)(sb, &how, on_taken, r, &e), &e,
+               ABOUT_SNAPSHOT);
 }
 void snapshots_take(struct http_stream *s, void *a) { api_body(a, s, on_take_body); }
 
 /* ---- look, list, delete ---- */
+static const struct field list_rows[] = {
+    FIELD("sandbox", F_STR, struct snapshot_filter, sandbox, .max = 63,
+          .help = "Only those of this sandbox, by id or name."),
+    FIELD("name", F_STR, struct snapshot_filter, name, .max = 63,
+          .help = "Only the one with this name."),
+    FIELD("limit", F_INT, struct snapshot_filter, limit, .min = 1, .max = LIST_MAX, .def = "100",
+          .help = "At most so many."),
+    FIELD("cursor", F_STR, struct snapshot_filter, cursor, .max = 200,
+          .help = "`next` of the page before."),
+};
+const struct shape snapshots_query = SHAPE_OF(NULL, struct snapshot_filter, list_rows);
+
 void snapshots_list(struct http_stream *s, void *a)
 {
     struct err e = {0};
-    struct snapshot_filter f = {0};
-    auto_buf sandbox = {0}, name = {0}, cursor = {0};
-    uint64_t limit = 0, bytes = 0;
+    struct snapshot_filter q = {0}, f;
+    uint64_t bytes = 0;
     bool more = false;
     auto_free struct snapshot **hit = xcalloc(LIST_MAX, sizeof(struct snapshot *));
-    int bad = param_text(s, "sandbox", 63, &sandbox, &f.sandbox, &e) || param_text(s, "name", 63, &name, &f.name, &e) ||
-              param_text(s, "cursor", 200, &cursor, &f.cursor, &e) || param_u64(s, "limit", 1, LIST_MAX, 100, &limit, &e);
+    int bad = native_query(a, s, &snapshots_query, &q, &e);
+    f = q;
     if (!bad && f.sandbox) { /* a name stands for the sandbox that has it now */
         struct sandbox *sb = sandbox_find(api_core(a), f.sandbox, NULL);
         f.sandbox = sb ? sb->id : f.sandbox;
     }
-    f.limit = limit;
     size_t n = bad ? 0 : snapshot_list(api_core(a), &f, hit, &more, &e);
-    if (bad || n > limit) {
+    query_free(&snapshots_query, &q);
+    if (bad || n > f.limit) {
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    jw_obj(&w);
-    jw_kv_arr(&w, "snapshots");
+    struct jw *w = reply_begin(s);
+    jw_obj(w);
+    jw_kv_arr(w, "snapshots");
     for (size_t i = 0; i < n; i++) {
-        put_snapshot(&w, hit[i]);
+        put_snapshot(w, hit[i]);
         bytes += hit[i]->memory_bytes + hit[i]->disk_bytes;
     }
-    jw_end(&w);
+    jw_end(w);
     char next[24];
     if (more)
         (void)snprintf(next, sizeof next, "%lld", (long long)hit[n - 1]->created_ns);
-    jw_kv_str(&w, "next", more ? next : NULL);
-    jw_kv_u64(&w, "bytes", bytes);
-    jw_end(&w);
-    reply_json(s, 200, &b);
+    jw_kv_str(w, "next", more ? next : NULL);
+    jw_kv_u64(w, "bytes", bytes);
+    jw_end(w);
+    reply_send(s, 200);
 }
 
 struct snapshot *api_snapshot(struct api *a, struct http_stream *s)
@@ -131,7 +153,7 @@ struct snapshot *api_snapshot(struct api *a, struct http_stream *s)
     if (name_ok(id))
         sn = snapshot_find(api_core(a), id.p, &e);
     else
-        err_set(&e, E_NOT_FOUND, "no snapshot has such a name or id");
+        err_set(&e, E_NOT_FOUND, "no snapshot has this name or id");
     if (!sn)
         problem_about(s, &e, ABOUT_SNAPSHOT);
     return sn;
@@ -140,13 +162,11 @@ struct snapshot *api_snapshot(struct api *a, struct http_stream *s)
 void snapshots_get(struct http_stream *s, void *a)
 {
     struct snapshot *sn = api_snapshot(a, s);
-    struct buf b = {0};
-    struct jw w;
     if (!sn)
         return;
-    jw_init(&w, &b);
-    put_snapshot(&w, sn);
-    reply_json(s, 200, &b);
+    struct jw *w = reply_begin(s);
+    put_snapshot(w, sn);
+    reply_send(s, 200);
 }
 
 /* ---- what is held ---- */
@@ -170,15 +190,13 @@ static void put_usage(void *arg, const struct usage *u)
 
 void usage_get(struct http_stream *s, void *a)
 {
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    jw_obj(&w);
-    jw_kv_arr(&w, "tenants");
-    usage_each(api_core(a), put_usage, &w);
-    jw_end(&w);
-    jw_end(&w);
-    reply_json(s, 200, &b);
+    struct jw *w = reply_begin(s);
+    jw_obj(w);
+    jw_kv_arr(w, "tenants");
+    usage_each(api_core(a), put_usage, w);
+    jw_end(w);
+    jw_end(w);
+    reply_send(s, 200);
 }
 
 static void on_over(void *arg, const struct err *e)
@@ -195,36 +213,41 @@ void snapshots_delete(struct http_stream *s, void *a)
         return;
     struct req *r = req_new(a, s, sizeof *r, NULL);
     req_hold(r);
-    if (snapshot_delete(sn, on_over, r, &e)) {
-        (void)req_back(r); /* it will not come */
-        req_fail(r, &e, ABOUT_SNAPSHOT);
-    }
+    req_settle(r, snapshot_delete(sn, on_over, r, &e), &e, ABOUT_SNAPSHOT);
 }
 
 /* ---- a directory into a sandbox ---- */
+struct restore {
+    const char *snapshot, *path;
+};
+static const struct field restore_rows[] = {
+    FIELD("snapshot", F_NAME, struct restore, snapshot, .flags = F_REQUIRED,
+          .help = "Name or id of a snapshot of a directory."),
+    FIELD("path", F_PATH, struct restore, path, .max = PARAM_PATH_MAX,
+          .help = "Where to put it. Default: where it was."),
+};
+const struct shape restore_body = SHAPE_OF("Restore", struct restore, restore_rows);
+
 static void on_restore_body(struct http_stream *s, void *a, const char *p, size_t n)
 {
     struct err e;
-    const char *name, *path;
+    struct restore g = {0};
     struct sandbox *sb = api_sandbox(a, s);
     if (!sb)
         return;
-    auto_json j = body_parse(p, n, "Restore", &e);
-    if (!j || body_name(j, "snapshot", &name, true, &e) || body_text(j, "path", PARAM_PATH_MAX, &path, false, &e)) {
+    auto_json j = native_body(a, p, n, &restore_body, &g, &e);
+    if (!j) {
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
-    struct snapshot *sn = snapshot_find(api_core(a), name, &e);
+    struct snapshot *sn = snapshot_find(api_core(a), g.snapshot, &e);
     if (!sn) {
         problem_about(s, &e, ABOUT_SNAPSHOT);
         return;
     }
     struct req *r = req_new(a, s, sizeof *r, NULL);
     req_hold(r);
-    if (snapshot_put_tree(sn, sb, path, on_over, r, &e)) {
-        (void)req_back(r); /* it will not come */
-        req_fail(r, &e, ABOUT_SNAPSHOT);
-    }
+    req_settle(r, snapshot_put_tree(sn, sb, g.path, on_over, r, &e), &e, ABOUT_SNAPSHOT);
 }
 void sandboxes_restore(struct http_stream *s, void *a) { api_body(a, s, on_restore_body); }
 
@@ -254,42 +277,51 @@ static void on_forked(void *arg, const struct snapshot *of, const struct fork_ch
         req_fail(r, e, ABOUT_SNAPSHOT);
         return;
     }
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    jw_obj(&w);
-    jw_kv_arr(&w, "forks");
+    struct jw *w = reply_begin(r->s);
+    jw_obj(w);
+    jw_kv_arr(w, "forks");
     for (unsigned i = 0; i < n; i++)
-        put_child(&w, r, &child[i]);
-    jw_end(&w);
-    jw_kv_bool(&w, "memory", of && of->memory);
-    jw_kv_f64(&w, "downtime_ms", of ? tenths((double)of->downtime_ns / 1e6) : 0);
-    jw_end(&w);
-    req_json(r, 201, &b);
+        put_child(w, r, &child[i]);
+    jw_end(w);
+    jw_kv_bool(w, "memory", of && of->memory);
+    jw_kv_f64(w, "downtime_ms", of ? tenths((double)of->downtime_ns / 1e6) : 0);
+    jw_end(w);
+    req_send(r, 201);
 }
+
+struct fork {
+    struct fork_spec how;
+    bool memory;
+};
+static const struct field fork_rows[] = {
+    FIELD("count", F_INT, struct fork, how.count, .min = 1, .max = FORK_MAX, .def = "1",
+          .help = "How many copies."),
+    FIELD_TIMEOUT(struct fork, how.timeout_s, "Their timeout. Default: the sandbox's own."),
+    FIELD(
+        "memory", F_BOOL, struct fork, memory,
+        .help =
+            "true: with memory and processes, or refuse. false: files only. Default: what its isolation can copy."),
+};
+const struct shape fork_body = SHAPE_OF("SandboxFork", struct fork, fork_rows);
 
 static void on_fork_body(struct http_stream *s, void *a, const char *p, size_t n)
 {
     struct err e;
-    struct fork_spec how = {0};
-    bool memory;
-    int64_t count, timeout;
+    struct fork g = {.memory = true};
     struct sandbox *sb = api_sandbox(a, s);
     if (!sb)
         return;
-    auto_json j = body_parse(p, n, "SandboxFork", &e);
-    if (!j || json_i64(j, "count", 1, FORK_MAX, 1, &count, &e) || json_i64(j, "timeout_s", 1, INT32_MAX, 0, &timeout, &e) ||
-        json_bool(j, "memory", true, &memory, &e)) {
+    auto_json j = native_body(a, p, n, &fork_body, &g, &e);
+    if (!j) {
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
-    how = (struct fork_spec){.count = (unsigned)count, .timeout_s = (uint32_t)timeout, .files_only = !memory, .memory_wanted = json_has(j, "memory") && memory};
+    struct fork_spec how = g.how;
+    how.files_only = !g.memory;
+    how.memory_wanted = json_has(j, "memory") && g.memory;
     struct req *r = req_new(a, s, sizeof *r, NULL);
     req_watch(r);
     req_hold(r);
-    if (sandbox_fork(sb, &how, on_forked, r, &e)) {
-        (void)req_back(r); /* it will not come */
-        req_fail(r, &e, ABOUT_SNAPSHOT);
-    }
+    req_settle(r, sandbox_fork(sb, &how, on_forked, r, &e), &e, ABOUT_SNAPSHOT);
 }
 void sandboxes_fork(struct http_stream *s, void *a) { api_body(a, s, on_fork_body); }

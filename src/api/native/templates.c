@@ -2,7 +2,7 @@
 #include "api/native/native.h"
 #include "api/params.h"
 #include "base/cleanup.h"
-#include "core/language.h"
+#include "core/catalog/language.h"
 
 #define LIST_MAX 4096
 
@@ -34,16 +34,14 @@ void templates_list(struct http_stream *s, void *a)
 {
     auto_free struct template **t = xcalloc(LIST_MAX, sizeof(struct template *));
     size_t n = template_list(api_core(a), t, LIST_MAX);
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    jw_obj(&w);
-    jw_kv_arr(&w, "templates");
+    struct jw *w = reply_begin(s);
+    jw_obj(w);
+    jw_kv_arr(w, "templates");
     for (size_t i = 0; i < n && i < LIST_MAX; i++)
-        put_template(&w, t[i]);
-    jw_end(&w);
-    jw_end(&w);
-    reply_json(s, 200, &b);
+        put_template(w, t[i]);
+    jw_end(w);
+    jw_end(w);
+    reply_send(s, 200);
 }
 
 static struct template *find(struct api *a, struct http_stream *s)
@@ -54,7 +52,7 @@ static struct template *find(struct api *a, struct http_stream *s)
     if (name_ok(name))
         t = template_find(api_core(a), name.p, &e);
     else
-        err_set(&e, E_NOT_FOUND, "no template has such a name or id");
+        err_set(&e, E_NOT_FOUND, "no template has this name or id");
     if (!t)
         problem_about(s, &e, ABOUT_TEMPLATE);
     return t;
@@ -65,11 +63,9 @@ void templates_get(struct http_stream *s, void *a)
     struct template *t = find(a, s);
     if (!t)
         return;
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    put_template(&w, t);
-    reply_json(s, 200, &b);
+    struct jw *w = reply_begin(s);
+    put_template(w, t);
+    reply_send(s, 200);
 }
 
 static void on_removed(void *arg, const struct err *e)
@@ -86,8 +82,5 @@ void templates_delete(struct http_stream *s, void *a)
         return;
     struct req *r = req_new(a, s, sizeof *r, NULL);
     req_hold(r);
-    if (template_remove(api_core(a), t, on_removed, r, &e)) {
-        (void)req_back(r); /* it will not come */
-        req_fail(r, &e, ABOUT_TEMPLATE);
-    }
+    req_settle(r, template_remove(api_core(a), t, on_removed, r, &e), &e, ABOUT_TEMPLATE);
 }

@@ -3,7 +3,7 @@
 #include "api/native/native.h"
 #include "api/params.h"
 #include "base/cleanup.h"
-#include "core/volume.h"
+#include "core/volume/volume.h"
 #include <stdlib.h>
 
 /* ---- rendering ---- */
@@ -73,32 +73,37 @@ static void on_created(void *arg, struct volume *v, const struct err *e)
         req_fail(r, e, ABOUT_VOLUME);
         return;
     }
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    put_volume(&w, v, NULL);
-    req_json(r, 201, &b);
+    struct jw *w = reply_begin(r->s);
+    put_volume(w, v, NULL);
+    req_send(r, 201);
 }
+
+static const struct field volume_rows[] = {
+    FIELD("name", F_STR, struct volume_spec, name, .flags = F_REQUIRED, .max = 63,
+          .help = "Letters, digits, _ and -."),
+    FIELD(
+        "size_mib", F_INT, struct volume_spec, size_mib, .min = VOLUME_SIZE_MIN, .max = UINT32_MAX,
+        .max_of = offsetof(struct config, max_volume_mib),
+        .help =
+            "How much fits, in MiB; at most HUTCH_MAX_VOLUME. Default: HUTCH_DEFAULT_VOLUME, 10240."),
+    FIELD("inodes", F_INT, struct volume_spec, inodes, .min = VOLUME_INODES_MIN, .max = UINT32_MAX,
+          .help = "How many files fit. Default: as many as the size gives."),
+};
+const struct shape volume_body = SHAPE_OF("VolumeCreate", struct volume_spec, volume_rows);
 
 static void on_create_body(struct http_stream *s, void *arg, const char *p, size_t n)
 {
     struct api *a = arg;
     struct err e;
     struct volume_spec spec = {0};
-    int64_t size, inodes;
-    auto_json j = body_parse(p, n, "VolumeCreate", &e);
-    if (!j || body_text(j, "name", 63, &spec.name, true, &e) || json_i64(j, "size_mib", 1, UINT32_MAX, 0, &size, &e) ||
-        json_i64(j, "inodes", 1, UINT32_MAX, 0, &inodes, &e)) {
+    auto_json j = native_body(a, p, n, &volume_body, &spec, &e);
+    if (!j) {
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
-    spec.size_mib = (uint32_t)size, spec.inodes = (uint32_t)inodes;
     struct req *r = req_new(a, s, sizeof *r, NULL);
     req_hold(r);
-    if (volume_create(api_core(a), &spec, on_created, r, &e)) {
-        (void)req_back(r); /* it will not come */
-        req_fail(r, &e, ABOUT_VOLUME);
-    }
+    req_settle(r, volume_create(api_core(a), &spec, on_created, r, &e), &e, ABOUT_VOLUME);
 }
 void volumes_create(struct http_stream *s, void *a) { api_body(a, s, on_create_body); }
 
@@ -107,16 +112,14 @@ void volumes_list(struct http_stream *s, void *a)
     size_t max = volume_count(api_core(a));
     auto_free struct volume **v = xcalloc(max + 1, sizeof(struct volume *));
     size_t n = volume_list(api_core(a), v, max);
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    jw_obj(&w);
-    jw_kv_arr(&w, "volumes");
+    struct jw *w = reply_begin(s);
+    jw_obj(w);
+    jw_kv_arr(w, "volumes");
     for (size_t i = 0; i < n; i++)
-        put_volume(&w, v[i], NULL);
-    jw_end(&w);
-    jw_end(&w);
-    reply_json(s, 200, &b);
+        put_volume(w, v[i], NULL);
+    jw_end(w);
+    jw_end(w);
+    reply_send(s, 200);
 }
 
 struct look { struct req r; char id[22]; };
@@ -132,11 +135,9 @@ static void on_usage(void *arg, const struct err *e, uint64_t bytes)
         req_fail(&st->r, v ? e : &gone, ABOUT_VOLUME);
         return;
     }
-    struct buf b = {0};
-    struct jw w;
-    jw_init(&w, &b);
-    put_volume(&w, v, &bytes);
-    req_json(&st->r, 200, &b);
+    struct jw *w = reply_begin(st->r.s);
+    put_volume(w, v, &bytes);
+    req_send(&st->r, 200);
 }
 
 void volumes_get(struct http_stream *s, void *a)
@@ -148,10 +149,7 @@ void volumes_get(struct http_stream *s, void *a)
     struct look *st = req_new(a, s, sizeof *st, NULL);
     memcpy(st->id, v->id, sizeof st->id);
     req_hold(&st->r);
-    if (volume_usage(v, on_usage, st, &e)) {
-        (void)req_back(&st->r); /* it will not come */
-        req_fail(&st->r, &e, ABOUT_VOLUME);
-    }
+    req_settle(&st->r, volume_usage(v, on_usage, st, &e), &e, ABOUT_VOLUME);
 }
 
 static void on_deleted(void *arg, struct volume *v, const struct err *e)
@@ -169,10 +167,7 @@ void volumes_delete(struct http_stream *s, void *a)
         return;
     struct req *r = req_new(a, s, sizeof *r, NULL);
     req_hold(r);
-    if (volume_delete(v, on_deleted, r, &e)) {
-        (void)req_back(r); /* it will not come */
-        req_fail(r, &e, ABOUT_VOLUME);
-    }
+    req_settle(r, volume_delete(v, on_deleted, r, &e), &e, ABOUT_VOLUME);
 }
 
 /* ---- content ---- */

@@ -70,7 +70,7 @@ static void on_done(void *arg, const struct err *e)
     struct err none;
     st->w = NULL;
     if (!e)
-        err_set(&none, E_GONE, "what was watched is gone"), e = &none;
+        err_set(&none, E_GONE, "the watched path no longer exists"), e = &none;
     if (!st->begun) {
         req_fail(&st->r, e, ABOUT_FILE);
         return;
@@ -87,23 +87,34 @@ static void on_done(void *arg, const struct err *e)
     req_end(&st->r);
 }
 
+struct place {
+    const char *path, *user;
+    bool recursive;
+};
+static const struct field watch_rows[] = {
+    FIELD_AT(struct place, path),
+    FIELD_USER(struct place, user, "Whose home a relative path is below."),
+    FIELD("recursive", F_BOOL, struct place, recursive, .def = "false",
+          .help = "Directories below it, too."),
+};
+const struct shape watch_query = SHAPE_OF(NULL, struct place, watch_rows);
+
 void watch_open(struct http_stream *s, void *a)
 {
     static const struct watch_ops ops = {.ready = on_ready, .change = on_change, .done = on_done};
     struct err e;
-    auto_buf path_buf = {0}, user_buf = {0};
-    const char *path, *user;
-    bool recursive;
+    struct place q = {0};
     struct sandbox *sb = api_sandbox(a, s);
     if (!sb)
         return;
-    if (param_path(s, "path", &path_buf, &path, &e) || param_text(s, "user", 64, &user_buf, &user, &e) ||
-        param_bool(s, "recursive", false, &recursive, &e)) {
+    if (native_query(a, s, &watch_query, &q, &e)) {
+        query_free(&watch_query, &q);
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
     struct watching *st = req_new(a, s, sizeof *st, watching_fini);
-    st->w = watch_start(sb, path, user, recursive, false, &ops, st, &e);
+    st->w = watch_start(sb, q.path, q.user, q.recursive, false, &ops, st, &e);
+    query_free(&watch_query, &q);
     if (!st->w) {
         req_fail(&st->r, &e, ABOUT_SANDBOX);
         return;

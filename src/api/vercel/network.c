@@ -1,4 +1,5 @@
 #include "api/vercel/network.h"
+#include "api/dialect.h"
 #include "json/write.h"
 #include <string.h>
 
@@ -17,7 +18,7 @@ bool vercel_network_is(struct json *j)
 static int no_counterpart(struct json *j, struct err *e, const char *what)
 {
     char path[160];
-    return err_set(e, E_UNSUPPORTED, "%s: %s; leave it out, or say it in hutch's own form (docs/network.md)", json_path(j, path, sizeof path), what);
+    return err_set(e, E_UNSUPPORTED, "%s: %s; leave it out, or use hutch's own form (docs/network.md)", json_path(j, path, sizeof path), what);
 }
 
 /* ---- rules of a domain ---------------------------------------------------------------------------------------------- */
@@ -82,7 +83,7 @@ static int put_transform(struct jw *w, struct str domain, struct json *rule, str
     if (json_kind(rule) != JSON_OBJ)
         return json_fail(rule, e, "not an object");
     if (json_has(rule, "forwardURL") || json_has(rule, "response"))
-        return no_counterpart(rule, e, "requests are not sent elsewhere or answered here");
+        return no_counterpart(rule, e, "requests cannot be forwarded or answered here");
     if (json_only(rule, e, "match", "transform", NULL) || read_match(rule, &m, e) || json_arr(rule, "transform", &list, true, e))
         return -1;
     for (size_t i = 0; i < json_len(list); i++) {
@@ -166,7 +167,8 @@ int vercel_network(struct json *j, struct buf *out, struct err *e)
     jw_obj(&w);
     if (all || none) {
         if (json_kind(j) == JSON_OBJ && json_only(j, e, "mode", NULL))
-            return err_wrap(e, "%s says it all", all ? "allow-all" : "deny-all");
+            return err_wrap(e, "%s cannot be combined with other rules",
+                            all ? "allow-all" : "deny-all");
         jw_kv_str(&w, "mode", all ? "open" : "none");
         jw_end(&w);
         return 0;
@@ -182,3 +184,14 @@ int vercel_network(struct json *j, struct buf *out, struct err *e)
     jw_end(&w);
     return 0;
 }
+
+/* ---- the dialect: it has no calls yet ---- */
+static bool claims_nothing(struct api *a, struct http_stream *s)
+{
+    (void)a, (void)s;
+    return false;
+}
+
+static const struct policy_form policy = {vercel_network_is, vercel_network};
+const struct dialect vercel_dialect = {
+    .name = "vercel", .claims = claims_nothing, .fail = problem_about, .policy = &policy};

@@ -16,3 +16,5 @@
 
 bool vercel_network_is(struct json *j);                                     /* one of these forms, and none of ours */
 int vercel_network(struct json *j, struct buf *ret_json, struct err *e); /* our form, as text */
+struct dialect;
+extern const struct dialect vercel_dialect;

@@ -4,28 +4,30 @@
 #pragma once
 #include "api/api.h"
 #include "base/clock.h"
-#include "core/auth.h"
-#include "core/context.h"
-#include "core/pause.h"
+#include "core/host/auth.h"
+#include "core/code/context.h"
+#include "core/life/pause.h"
+#include "core/build/build.h"
 #include "core/core.h"
-#include "core/event.h"
-#include "core/exec.h"
-#include "core/files.h"
-#include "core/egress_log.h"
-#include "core/network.h"
-#include "core/secret.h"
-#include "core/isolate.h"
-#include "core/sandbox.h"
-#include "core/fork.h"
-#include "core/pack.h"
-#include "core/preset.h"
-#include "core/signer.h"
-#include "core/snapshot.h"
-#include "core/template.h"
-#include "core/tenant.h"
-#include "core/usage.h"
-#include "core/volume.h"
-#include "core/tunnel.h"
+#include "core/doctor.h"
+#include "core/host/event.h"
+#include "core/sandbox/exec.h"
+#include "core/sandbox/files.h"
+#include "core/network/egress_log.h"
+#include "core/network/network.h"
+#include "core/network/secret.h"
+#include "core/isolate/isolate.h"
+#include "core/sandbox/sandbox.h"
+#include "core/life/fork.h"
+#include "core/pack/pack.h"
+#include "core/network/preset.h"
+#include "core/pack/signer.h"
+#include "core/catalog/snapshot.h"
+#include "core/catalog/template.h"
+#include "core/host/tenant.h"
+#include "core/life/usage.h"
+#include "core/volume/volume.h"
+#include "core/sandbox/tunnel.h"
 #include "http/server.h"
 #include "http/ws.h"
 #include "test.h"
@@ -103,7 +105,7 @@ size_t doctor_run(const struct config *cfg, const struct doctor_root *root, stru
 {
     (void)root;
     (void)cfg, (void)max;
-    ret[0] = (struct doctor_check){.name = "kvm", .status = "warn", .found = "no", .lost = "speed", .mend = "buy"};
+    ret[0] = (struct doctor_check){.name = "kvm", .status = "warn", .found = "no", .lost = "speed", .fix = "buy"};
     return 1;
 }
 size_t presets_names(struct core *c, const char **ret, size_t max)
@@ -132,7 +134,8 @@ const struct key *auth_find(struct core *c, struct str key)
     static const struct key k = {.name = name};
     return auth_check(c, key) ? &k : NULL;
 }
-int auth_create(struct core *c, const char *name, char plain[45], struct key **ret, struct err *e)
+int auth_create(struct core *c, const char *name, char plain[AUTH_PLAIN], struct key **ret,
+                struct err *e)
 {
     (void)c, (void)name, (void)e;
     memcpy(plain, KEY, 45);
@@ -149,7 +152,6 @@ static inline void fake_copy(struct buf *b, const char *p, size_t n)
     buf_put(b, p ? p : "", p ? n : 0);
 }
 static inline void fake_copyz(struct buf *b, const char *z) { fake_copy(b, z, z ? strlen(z) : 0); }
-const char isolate_boundary[] = "thin";
 bool isolate_language_ok(const char *n) { return !strcmp(n, "python") || !strcmp(n, "js"); }
 const char *isolate_end_name(enum isolate_end x) { return x == ISOLATE_FORBIDDEN ? "forbidden" : x == ISOLATE_EXCEPTION ? "exception" : "timeout"; }
 struct isolate_call *isolate_eval(struct core *c, const struct isolate_spec *s, isolate_done *done, void *arg, struct err *e)
@@ -166,8 +168,6 @@ struct isolate_call *isolate_eval(struct core *c, const struct isolate_spec *s, 
     return (struct isolate_call *)&F.eval;
 }
 void isolate_cancel(struct isolate_call *k) { (void)k, F.eval.cancels++; }
-const char *tier_name(enum tier t) { return t == TIER_VM ? "vm" : t == TIER_CONTAINER ? "container" : "isolate"; }
-int tier_parse(const char *s, enum tier *ret) { return !strcmp(s, "vm") ? (*ret = TIER_VM, 0) : !strcmp(s, "container") ? (*ret = TIER_CONTAINER, 0) : -1; }
 const char *sandbox_boundary(const struct sandbox *sb) { (void)sb; return "own kernel"; }
 const char *sandbox_accel(const struct sandbox *sb) { (void)sb; return "tcg"; }
 struct sandbox *sandbox_find(struct core *c, const char *id, struct err *e)
@@ -214,7 +214,6 @@ struct agent *sandbox_agent(struct sandbox *sb, struct err *e)
 }
 void sandbox_set_on_timeout(struct sandbox *sb, enum on_timeout what) { sb->on_timeout = what; }
 /* pause.h */
-bool sandbox_busy(const struct sandbox *sb) { return sb->transit != NULL; }
 int sandbox_pause(struct sandbox *sb, const struct pause_spec *how, sandbox_cb *done, void *arg, struct err *e)
 {
     (void)sb;
@@ -512,7 +511,7 @@ struct file_write *file_write_start_on(struct agent *a, const struct file_write_
 
 /* snapshot.h, fork.h: one snapshot, "first" */
 static struct snapshot fake_snapshot = {.id = "s00000000000000000001", .name = (char *)(uintptr_t)"first", .sandbox = ID, .template_id = "t00000000000000000001",
-                                        .template_name = (char *)(uintptr_t)"base", .tier = TIER_VM, .memory = true, .cpu_millis = 1500, .memory_mib = 512,
+                                        .template_name = (char *)(uintptr_t)"base", .memory = true, .cpu_millis = 1500, .memory_mib = 512,
                                         .disk_mib = 4096, .created_ns = 1000000000, .memory_bytes = 7, .disk_bytes = 5, .downtime_ns = 12340000};
 static struct { snapshot_cb *cb; void *arg; struct snapshot_spec spec; struct fork_spec fork; fork_cb *forked; void (*deleted)(void *, const struct err *);
                 struct snapshot_filter filter; struct buf name; sandbox_cb *back; bool boot; } SN;
@@ -873,7 +872,7 @@ int context_list(struct sandbox *sb, void (*cb)(void *, const struct err *, cons
 struct fx { struct core core; struct jobs *jobs; struct api *api; struct http_server *srv; int fd, port; struct buf in; };
 
 static void fx_on_shutdown(void *arg, bool keep) { (void)arg; F.down++, F.keep = keep; }
-static inline struct fx *fx_new(void)
+static inline struct fx *fx_new_with(const struct dialect *const *table, size_t ntable)
 {
     struct fx *x = xcalloc(1, sizeof *x);
     signal(SIGPIPE, SIG_IGN);
@@ -888,10 +887,11 @@ static inline struct fx *fx_new(void)
     sb->core = &x->core;
     snprintf(sb->id, sizeof sb->id, "%s", ID);
     sb->template_name = (char *)(uintptr_t)"base";
-    sb->tier = TIER_VM, sb->state = SB_RUNNING, sb->cpu_millis = 1000, sb->memory_mib = 512, sb->disk_mib = 4096, sb->timeout_s = 300;
+    fake_snapshot.tier = sb->tier = tier_find("vm");
+    sb->state = SB_RUNNING, sb->cpu_millis = 1000, sb->memory_mib = 512, sb->disk_mib = 4096, sb->timeout_s = 300;
     sb->created_ns = sb->started_ns = 1700000000000000000, sb->generation = 1, sb->start_ms = 2.14, sb->start_path = (char *)(uintptr_t)"pool";
     x->jobs = jobs_new(x->core.loop, 1);
-    x->api = api_new(&x->core, x->jobs);
+    x->api = api_new_with(&x->core, x->jobs, table, ntable);
     api_on_shutdown(x->api, fx_on_shutdown, NULL);
     struct http_config cfg = {.handler = api_handler, .arg = x->api};
     x->srv = http_server_new(x->core.loop, &cfg);
@@ -899,6 +899,7 @@ static inline struct fx *fx_new(void)
     F.room = SIZE_MAX / 2;
     return x;
 }
+static inline struct fx *fx_new(void) { return fx_new_with(dialects, ndialects); }
 static inline void fx_turn(struct fx *x, int n)
 {
     for (int i = 0; i < n; i++)

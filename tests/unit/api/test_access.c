@@ -1,6 +1,8 @@
 /* Who may come in by which port of a sandbox, over a fake core. What e2e/test_doors.py sees of a whole daemon, here with every mix of credentials. */
 #include "api/e2b/access.h"
 #include "api/e2b/e2b.h"
+#include "api/preview/preview.h"
+#include "core/sandbox/preview.h"
 #include "api/e2b/signature.h"
 #include "fake.h"
 
@@ -67,7 +69,7 @@ TEST(interpreter, says_what_is_missing_and_what_is_wrong)
     execute(x, BAD_TOKEN);
     HAS(x, "X-Access-Token is not this sandbox's");
     execute(x, BAD_KEY);
-    HAS(x, "the API key is not known here, or was revoked");
+    HAS(x, "the API key is unknown or was revoked");
     fx_free(x);
 }
 TEST(interpreter, takes_the_access_token_or_a_key)
@@ -84,8 +86,8 @@ TEST(interpreter, takes_the_access_token_or_a_key)
 TEST(interpreter, contexts_take_the_token_that_the_sdks_send_there)
 {
     struct fx *x = box();
-    char traffic[E2B_TRAFFIC_TOKEN], head[100];
-    e2b_traffic_token(&x->core.sb, traffic);
+    char traffic[PREVIEW_DERIVED], head[100];
+    preview_derived_token(&x->core.sb, traffic);
     CHECK_INT(strlen(traffic), 40);
     CHECK(strcmp(traffic, TOKEN));
     snprintf(head, sizeof head, "E2b-Traffic-Access-Token: %s\r\n", traffic);
@@ -95,7 +97,7 @@ TEST(interpreter, contexts_take_the_token_that_the_sdks_send_there)
     traffic[0] ^= 1;
     snprintf(head, sizeof head, "E2b-Traffic-Access-Token: %s\r\n", traffic);
     CHECK_INT(contexts(x, head), 401);
-    kv_set(&x->core.sb.options, S("e2b.traffic_token"), S("visitors")); /* `hutch url` tells it: for ports, not for contexts */
+    kv_set(&x->core.sb.options, S(OPT_PREVIEW_TOKEN), S("visitors")); /* `hutch url` tells it: for ports, not for contexts */
     CHECK_INT(contexts(x, "E2b-Traffic-Access-Token: visitors\r\n"), 401);
     CHECK_INT(contexts(x, OK_TOKEN), 403);
     CHECK_INT(contexts(x, OK_TOKEN "E2b-Traffic-Access-Token: visitors\r\n"), 200);
@@ -131,7 +133,7 @@ TEST(envd, one_that_was_made_insecure_asks_too)
 TEST(envd, an_empty_token_opens_nothing)
 {
     struct fx *x = fx_new();
-    char sig[E2B_SIGNATURE_MAX], path[200], traffic[E2B_TRAFFIC_TOKEN];
+    char sig[E2B_SIGNATURE_MAX], path[200], traffic[PREVIEW_DERIVED];
     e2b_signature(S("a"), "read", S(""), "", (struct str){0}, sig); /* anybody can make it */
     auto_buf enc = {0};
     for (char *c = sig; *c; c++)
@@ -139,7 +141,7 @@ TEST(envd, an_empty_token_opens_nothing)
     snprintf(path, sizeof path, "/files?path=a&signature=%s", enc.p);
     CHECK_INT(ask(x, "GET", 49983, path, ""), 401);
     CHECK_INT(ask(x, "GET", 49983, "/envs", "X-Access-Token: \r\n"), 401);
-    e2b_traffic_token(&x->core.sb, traffic);
+    preview_derived_token(&x->core.sb, traffic);
     CHECK_STR(traffic, "");
     CHECK_INT(contexts(x, "E2b-Traffic-Access-Token: \r\n"), 401);
     auto_buf plain = {0};
@@ -197,21 +199,25 @@ TEST(doors, nobody_is_woken_without_a_credential)
     CHECK_INT(ask(x, "GET", 8080, "/", ""), 0); /* its ports are public: that is what auto_resume is for */
     CHECK_INT(F.wakes, 2);
     not_woken(x);
-    kv_set(&x->core.sb.options, S("e2b.traffic_token"), S("visitors"));
+    kv_set(&x->core.sb.options, S(OPT_PREVIEW_TOKEN), S("visitors"));
     CHECK_INT(ask(x, "GET", 8080, "/", ""), 403);
     CHECK_INT(F.wakes, 2);
     fx_free(x);
 }
-TEST(doors, the_table_ends_with_the_guest)
+TEST(doors, each_has_its_check)
 {
-    for (size_t i = 0; i < e2b_ndoors; i++) {
-        CHECK(e2b_doors[i].may && e2b_doors[i].serve && e2b_doors[i].name);
-        CHECK_INT(e2b_doors[i].port == 0, i == e2b_ndoors - 1);
-    }
+    size_t guests = 0;
+    for (size_t i = 0; i < ndialects; i++)
+        for (size_t k = 0; k < dialects[i]->ndoors; k++) {
+            const struct door *d = &dialects[i]->doors[k];
+            CHECK(d->may && d->serve && d->name);
+            guests += d->port == 0;
+        }
+    CHECK_INT(guests, 1);
     auto_buf b = {0};
     api_doors(&b);
     CHECK(strstr(b.p, "port 49983 envd\n") && strstr(b.p, "port 49999 interpreter\n") && strstr(b.p, "route POST /v1/sandboxes key\n") &&
-          strstr(b.p, "route GET /healthz open\n") && strstr(b.p, "route POST /v1/shutdown socket\n") && !strstr(b.p, "guest"));
+          strstr(b.p, "route GET /healthz open\n") && strstr(b.p, "route POST /v1/shutdown socket\n") && !strstr(b.p, "guest") && strstr(b.p, "route * /files open\n"));
 }
 
 TEST_MAIN

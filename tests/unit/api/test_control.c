@@ -16,7 +16,8 @@ TEST(gate, tcp_needs_a_key)
     tcp(x, "GET /v1/sandboxes HTTP/1.1\r\nHost: localhost\r\n\r\n");
     HAS(x, "HTTP/1.1 401");
     HAS(x, "\"code\":\"unauthenticated\"");
-    HAS(x, "hutch key create");
+    HAS(x, "\"reason\":\"api_key\"");
+    HAS(x, "POST /v1/keys");
     HAS(x, "\"request_id\":\"r");
     HAS(x, "WWW-Authenticate: Bearer");
     tcp(x, "GET /v1/sandboxes HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer e2b_wrong\r\n\r\n");
@@ -46,7 +47,7 @@ TEST(gate, rebound_names_and_foreign_pages_are_refused)
     HAS(x, "HTTP/1.1 200");
     tcp(x, "POST /v1/keys HTTP/1.1\r\nHost: localhost\r\nX-API-Key: " KEY "\r\nSec-Fetch-Site: cross-site\r\nContent-Length: 0\r\n\r\n");
     HAS(x, "HTTP/1.1 403");
-    HAS(x, "another site");
+    HAS(x, "pages from other sites");
     fx_free(x);
 }
 TEST(gate, shutdown_is_for_the_socket)
@@ -74,7 +75,8 @@ TEST(route, misses_are_typed)
     HAS(x, "\"code\":\"invalid\"");
     fx_ask(x, "GET", "/v1/sandboxes/nope", NULL);
     HAS(x, "HTTP/1.1 404");
-    HAS(x, "hutch ls");
+    HAS(x, "\"reason\":\"unknown_sandbox\"");
+    HAS(x, "GET /v1/sandboxes lists");
     fx_ask(x, "GET", "/v1/sandboxes/UPPER", NULL);
     HAS(x, "HTTP/1.1 404");
     fx_free(x);
@@ -101,7 +103,7 @@ TEST(create, answers_with_the_sandbox)
     CHECK_INT(F.create.spec.cpu_millis, 500);
     CHECK_INT(F.create.spec.memory_mib, 256);
     CHECK_INT(F.create.spec.timeout_s, 60);
-    CHECK_INT(F.create.spec.tier, TIER_CONTAINER);
+    CHECK_STR(F.create.spec.tier->name, "container");
     CHECK_INT(F.create.spec.disk_mib, 0);
     F.create.cb(F.create.arg, &x->core.sb, NULL);
     fx_until(x, "\"end\":null}");
@@ -124,7 +126,9 @@ TEST(create, an_empty_body_means_defaults)
 }
 TEST(create, refuses_what_it_does_not_know)
 {
-    static const struct { const char *body, *status, *says; } bad[] = {
+    static const struct {
+        const char *body, *status, *says;
+    } bad[] = {
         {"{\"memory\":1}", "400", "memory"},
         {"{\"memory_mib\":64}", "400", "memory_mib: must be between 128 and 65536"},
         {"{\"cpu\":0}", "400", "cpu: must be between 0.1 and 64"},
@@ -133,7 +137,7 @@ TEST(create, refuses_what_it_does_not_know)
         {"{\"timeout_s\":86401}", "400", "timeout_s"},
         {"{\"name\":\"Box\"}", "400", "name: must match"},
         {"{\"name\":\"\"}", "400", "name: must match"},
-        {"{\"isolation\":\"isolate\"}", "400", "isolation: must be auto, vm or container"},
+        {"{\"isolation\":\"chroot\"}", "400", "isolation: must be auto, vm, container or isolate"},
         {"{\"on_timeout\":\"sleep\"}", "400", "kill or pause"},
         {"{\"on_timeout\":\"explode\"}", "400", "on_timeout"},
         {"{\"network\":{\"mode\":\"allow\"}}", "400", "network.allow"},
@@ -168,7 +172,7 @@ TEST(create, refusals_of_core_keep_their_type)
     fx_begin(x, "POST", "/v1/sandboxes", "{}");
     err_set(&e, E_NOT_FOUND, "template 'x' does not exist");
     F.create.cb(F.create.arg, NULL, &e);
-    fx_until(x, "hutch template ls");
+    fx_until(x, "GET /v1/templates lists");
     HAS(x, "HTTP/1.1 404");
     fx_free(x);
 }
@@ -191,8 +195,8 @@ TEST(sandboxes, list_get_patch_timeout_delete)
     fx_ask(x, "GET", "/v1/sandboxes?state=asleep", NULL);
     HAS(x, "HTTP/1.1 400");
     fx_ask(x, "GET", "/v1/sandboxes?limit=0", NULL);
-    HAS(x, "limit: must be 1");
-    err_set(&F.refuse, E_INVALID, "cursor: not one that a list returned");
+    HAS(x, "limit: must be between 1 and 1000");
+    err_set(&F.refuse, E_INVALID, "cursor: not one that this list returned");
     fx_ask(x, "GET", "/v1/sandboxes?cursor=x", NULL);
     HAS(x, "HTTP/1.1 400");
     fx_ask(x, "GET", "/v1/sandboxes/box", NULL);
@@ -308,8 +312,8 @@ TEST(admin, doctor_metrics_openapi)
 {
     struct fx *x = fx_new();
     fx_begin(x, "GET", "/v1/doctor", NULL);
-    fx_until(x, "{\"checks\":[{\"name\":\"kvm\",\"status\":\"warn\",\"found\":\"no\",\"lost\":\"speed\",\"mend\":\"buy\"},"
-                "{\"name\":\"preset pip\",\"status\":\"ok\",\"found\":\"index.example.org (built in)\",\"lost\":\"\",\"mend\":\"\"}]}");
+    fx_until(x, "{\"checks\":[{\"name\":\"kvm\",\"status\":\"warn\",\"found\":\"no\",\"lost\":\"speed\",\"fix\":\"buy\"},"
+                "{\"name\":\"preset pip\",\"status\":\"ok\",\"found\":\"index.example.org (built in)\",\"lost\":\"\",\"fix\":\"\"}]}");
     fx_ask(x, "GET", "/metrics", NULL);
     HAS(x, "hutch_sandboxes{state=\"running\"} 1\n");
     HAS(x, "hutch_creates_total 7\n");
@@ -353,9 +357,12 @@ static void quiet_handler(struct http_stream *s, void *arg)
 }
 TEST(lines, silence_is_kept_alive)
 {
-    static const struct route extra[] = {{"GET", "/quiet", quiet_handler, ROUTE_OPEN}};
-    struct fx *x = fx_new();
-    api_add(x->api, extra, 1); /* as a dialect would */
+    static const struct api_route extra[] = {
+        {.method = "GET", .pattern = "/quiet", .fn = quiet_handler, .flags = ROUTE_OPEN}};
+    static const struct dialect quiet = {
+        .name = "quiet", .routes = extra, .nroutes = 1, .fail = problem_about};
+    const struct dialect *const only[] = {&quiet};
+    struct fx *x = fx_new_with(only, 1);
     fx_begin(x, "GET", "/quiet", NULL);
     fx_until(x, "{\"event\":\"hello\",\"n\":1}\n");
     fx_until(x, "{\"event\":\"keepalive\"}\n");

@@ -1,6 +1,9 @@
 /* The pure parts of the E2B dialect: references, metadata, hosts, times, steps; and its routes over a fake core. */
-#include "api/e2b/control.h"
+#include "api/e2b/control/catalogue.h"
+#include "api/e2b/control/sandboxes.h"
 #include "api/e2b/e2b.h"
+#include "api/preview/preview.h"
+#include "core/sandbox/preview.h"
 #include "crypto/digest.h"
 #include "fake.h"
 
@@ -101,33 +104,33 @@ TEST(host, cookies_are_the_hosts_own)
     };
     for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
         struct buf b = {0};
-        e2b_cookie_own(str_of(t[i][0]), &b);
+        preview_cookie_own(str_of(t[i][0]), &b);
         CHECK_STR(b.p ? b.p : "", t[i][1]);
         buf_free(&b);
     }
 }
 TEST(host, target)
 {
-    struct e2b_target t;
-    CHECK_INT(e2b_host_parse(S("3000-iabc123.sbx.example.org:5000"), &t), E2B_HOST_TARGET);
+    struct preview_target t;
+    CHECK_INT(preview_host_parse(S("3000-iabc123.sbx.example.org:5000"), &t), PREVIEW_HOST_TARGET);
     CHECK_INT(t.port, 3000);
     CHECK_STR(t.id, "iabc123");
-    CHECK_INT(e2b_host_parse(S("3000-IABC.x"), &t), E2B_HOST_TARGET);
+    CHECK_INT(preview_host_parse(S("3000-IABC.x"), &t), PREVIEW_HOST_TARGET);
     CHECK_STR(t.id, "iabc");
-    CHECK_INT(e2b_host_parse(S("3000-iabc-client.x"), &t), E2B_HOST_TARGET);
+    CHECK_INT(preview_host_parse(S("3000-iabc-client.x"), &t), PREVIEW_HOST_TARGET);
     CHECK_STR(t.id, "iabc");
 }
 TEST(host, no_target)
 {
-    struct e2b_target t;
-    CHECK_INT(e2b_host_parse(S("example.org"), &t), E2B_HOST_PLAIN);
-    CHECK_INT(e2b_host_parse(S("my-host.example.org"), &t), E2B_HOST_PLAIN);
-    CHECK_INT(e2b_host_parse(S("3000-iabc"), &t), E2B_HOST_PLAIN);
-    CHECK_INT(e2b_host_parse(S(""), &t), E2B_HOST_PLAIN);
-    CHECK_INT(e2b_host_parse(S("0-iabc.x"), &t), E2B_HOST_BAD_PORT);
-    CHECK_INT(e2b_host_parse(S("65536-iabc.x"), &t), E2B_HOST_BAD_PORT);
-    CHECK_INT(e2b_host_parse(S("3000-.x"), &t), E2B_HOST_BAD_ID);
-    CHECK_INT(e2b_host_parse(S("3000-i_b.x"), &t), E2B_HOST_BAD_ID);
+    struct preview_target t;
+    CHECK_INT(preview_host_parse(S("example.org"), &t), PREVIEW_HOST_PLAIN);
+    CHECK_INT(preview_host_parse(S("my-host.example.org"), &t), PREVIEW_HOST_PLAIN);
+    CHECK_INT(preview_host_parse(S("3000-iabc"), &t), PREVIEW_HOST_PLAIN);
+    CHECK_INT(preview_host_parse(S(""), &t), PREVIEW_HOST_PLAIN);
+    CHECK_INT(preview_host_parse(S("0-iabc.x"), &t), PREVIEW_HOST_BAD_PORT);
+    CHECK_INT(preview_host_parse(S("65536-iabc.x"), &t), PREVIEW_HOST_BAD_PORT);
+    CHECK_INT(preview_host_parse(S("3000-.x"), &t), PREVIEW_HOST_BAD_ID);
+    CHECK_INT(preview_host_parse(S("3000-i_b.x"), &t), PREVIEW_HOST_BAD_ID);
 }
 TEST(path, of_the_dialect)
 {
@@ -362,7 +365,7 @@ TEST(api, create_is_translated)
     fx_begin(x, "POST", "/v2/sandboxes", "{\"templateID\":\"base\",\"metadata\":{\"hutch.isolation\":\"container\"},\"unknown\":1}");
     fx_turn(x, 5);
     CHECK(F.create.cb != NULL);
-    CHECK_INT(F.create.spec.tier, TIER_CONTAINER);
+    CHECK_STR(F.create.spec.tier->name, "container");
     CHECK_INT(F.create.spec.timeout_s, 300);
     F.create.cb(F.create.arg, &x->core.sb, NULL);
     fx_until(x, "\r\n\r\n");
@@ -549,7 +552,7 @@ TEST(templates, build_tags_and_memory)
     fx_ask(x, "DELETE", "/templates/tags", "{\"name\":\"my_app\",\"tags\":[\"stable\"]}");
     HAS(x, "HTTP/1.1 204");
     /* another daemon on the same home */
-    struct e2b *again = e2b_new(x->api);
+    struct e2b *again = e2b_dialect.start(x->api);
     struct e2b_found f;
     struct err e;
     CHECK_INT(catalogue_resolve(again, "my_app:prod", &f, &e), 0);
@@ -559,7 +562,7 @@ TEST(templates, build_tags_and_memory)
     CHECK_INT(catalogue_resolve(again, "my_app:stable", &f, &e), -1);
     CHECK_STR(e.msg, "tag 'stable' does not exist for template 'my_app'");
     CHECK(catalogue_get(again, "my_app") && !kv_get(&catalogue_get(again, "my_app")->tags, "ok"));
-    e2b_free(again);
+    e2b_dialect.stop(again);
     without_home(x);
     fx_free(x);
 }
@@ -758,8 +761,8 @@ TEST(traffic, a_browser_gets_a_page)
 TEST(traffic, private_ports_need_their_token)
 {
     struct fx *x = fx_new();
-    kv_set(&x->core.sb.options, S("e2b.traffic_token"), S("secret"));
-    kv_set(&x->core.sb.options, S("e2b.mask_host"), S("app:${PORT}"));
+    kv_set(&x->core.sb.options, S(OPT_PREVIEW_TOKEN), S("secret"));
+    kv_set(&x->core.sb.options, S(OPT_PREVIEW_MASK_HOST), S("app:${PORT}"));
     traffic(x, "GET / HTTP/1.1\r\nHost: localhost\r\n" TO "E2b-Traffic-Access-Token: wrong!\r\n\r\n");
     fx_read(x);
     HAS(x, "HTTP/1.1 403");

@@ -140,8 +140,8 @@ TEST(wait, a_client_that_left_kills_the_command)
 TEST(exec, refuses_nonsense)
 {
     static const char *const bad[][2] = {
-        {"{}", "cmd: missing"}, {"{\"cmd\":\"x\",\"stream\":true,\"background\":true}", "exclude"},
-        {"{\"cmd\":\"x\",\"keep_stdin\":true}", "keep_stdin needs"}, {"{\"cmd\":\"x\",\"stdin\":\"a\",\"stdin_base64\":\"YQ==\"}", "exclude"},
+        {"{}", "cmd: missing"}, {"{\"cmd\":\"x\",\"stream\":true,\"background\":true}", "cannot be combined"},
+        {"{\"cmd\":\"x\",\"keep_stdin\":true}", "keep_stdin needs"}, {"{\"cmd\":\"x\",\"stdin\":\"a\",\"stdin_base64\":\"YQ==\"}", "cannot be combined"},
         {"{\"cmd\":\"x\",\"stdin_base64\":\"***\"}", "not base64"}, {"{\"cmd\":\"x\",\"max_output\":16777217}", "max_output"},
         {"{\"cmd\":\"x\",\"pty\":{\"cols\":0}}", "cols"}, {"{\"cmd\":\"x\",\"pty\":{\"width\":1}}", "pty.width"},
         {"{\"cmd\":\"x\",\"timeout_ms\":-1}", "timeout_ms"}, {"{\"cmd\":\"x\",\"tag\":\"\"}", "tag"}, {"{\"cmd\":\"x\",\"extra\":1}", "extra"}};

@@ -253,7 +253,7 @@ TEST(files, a_directory)
     F.list_ops->done(F.cb_arg, NULL);
     fx_until(x, "{\"entries\":[]}");
     fx_ask(x, "GET", "/v1/sandboxes/box/dirs?path=/home&depth=0", NULL);
-    HAS(x, "depth: must be 1");
+    HAS(x, "depth: must be between 1 and 64");
     fx_begin(x, "GET", "/v1/sandboxes/box/dirs?path=/home", NULL);
     fx_close(x);
     F.list_ops->entries(F.cb_arg, en, 2);
@@ -350,7 +350,7 @@ TEST(build, logs_for_a_client_that_does_not_read_are_left_out)
     F.build->ops.log(F.build->arg, "the last");
     fake_build_done(&fake_template, NULL);
     fx_until(x, "0\r\n\r\n");
-    HAS(x, "lines left out");
+    HAS(x, "lines skipped");
     HAS(x, "the last");
     HAS(x, "\"event\":\"done\"");
     CHECK(x->in.n < (4u << 20));
@@ -416,7 +416,7 @@ TEST(templates, list_get_delete)
     fx_ask(x, "GET", "/v1/templates/base", NULL);
     HAS(x, "HTTP/1.1 200");
     fx_ask(x, "GET", "/v1/templates/nope", NULL);
-    HAS(x, "hutch template ls");
+    HAS(x, "GET /v1/templates lists");
     fx_ask(x, "DELETE", "/v1/templates/base", NULL);
     HAS(x, "HTTP/1.1 409");
     fx_free(x);

@@ -29,7 +29,8 @@ TEST(eval, passes_everything_on)
     fx_until(x, "duration_ms");
     HAS(x, "HTTP/1.1 200");
     HAS(x, "{\"value\":{\"a\":265252859812191058636308480000000},\"stdout\":\"hi\\n\",\"stderr\":\"\",\"error\":null,\"exit_code\":0,\"signal\":null,\"language\":\"python\",");
-    HAS(x, "\"isolation\":{\"tier\":\"isolate\",\"boundary\":\"thin\",\"accel\":\"none\"},\"usage\":{\"wall_ms\":1.5,\"cpu_ms\":2.0,\"memory_bytes\":4096}");
+    HAS(x, "\"isolation\":{\"tier\":\"isolate\",\"boundary\":\"shared host kernel: ");
+    HAS(x, "\"accel\":\"none\"},\"usage\":{\"wall_ms\":1.5,\"cpu_ms\":2.0,\"memory_bytes\":4096}");
     CHECK_INT(F.eval.cancels, 0);
     eval_free();
     fx_free(x);
@@ -153,7 +154,7 @@ TEST(eval, a_jail_that_cannot_be)
     err_set(&e, E_UNSUPPORTED, "template 'base': this template has no php");
     fx_begin(x, "POST", EVAL, "{\"language\":\"python\",\"code\":\"1\"}");
     answer(NULL, &e);
-    fx_until(x, "hutch template build isolate");
+    fx_until(x, "isolate_language");
     HAS(x, "\"code\":\"unsupported\"");
     eval_free();
     fx_free(x);

@@ -1,10 +1,8 @@
-/* The parts of the API without a request: grammars, text, hints, schemas, the gate's names, the OpenAPI document. */
+/* The parts of the API without a request: grammars, text, hints, the gate's names. */
 #include "api/gate.h"
 #include "api/native/native.h"
-#include "api/openapi.h"
 #include "api/params.h"
 #include "api/problem.h"
-#include "api/schema.h"
 #include "api/utf8.h"
 #include "fake.h"
 #include "json/read.h"
@@ -106,53 +104,53 @@ TEST(params, env_maps)
     CHECK(env_of(b.p, &m, &e) && e.code == E_TOO_LARGE && strstr(e.msg, "256"));
     kv_free(&m);
 }
-static int argv_of(const char *text, char ***argv, struct json **keep, struct err *e)
-{
-    *keep = json_parse_obj(text, strlen(text), e);
-    CHECK(*keep != NULL);
-    return body_argv(*keep, "cmd", argv, e);
-}
-TEST(params, argv)
-{
-    struct err e;
-    struct json *j;
-    char **v;
-    CHECK(!argv_of("{\"cmd\":\"a | b\"}", &v, &j, &e));
-    CHECK_STR(v[0], "/bin/bash");
-    CHECK_STR(v[1], "-c");
-    CHECK_STR(v[2], "a | b");
-    CHECK(!v[3]);
-    free(v), json_free(j);
-    CHECK(!argv_of("{\"cmd\":[\"ls\",\"\"]}", &v, &j, &e));
-    CHECK_STR(v[0], "ls");
-    CHECK(!v[2]);
-    free(v), json_free(j);
-    static const char *const bad[] = {"{}", "{\"cmd\":[]}", "{\"cmd\":[\"\"]}", "{\"cmd\":7}", "{\"cmd\":[1]}"};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        CHECK(argv_of(bad[i], &v, &j, &e) && e.code == E_INVALID && strstr(e.msg, "cmd"));
-        json_free(j);
-    }
-}
-TEST(params, unknown_members_are_named)
-{
-    struct err e;
-    CHECK(!body_parse("{\"cmd\":\"x\",\"tiemout_ms\":3}", 26, "Exec", &e));
-    CHECK_INT(e.code, E_INVALID);
-    CHECK(strstr(e.msg, "tiemout_ms"));
-    struct json *j = body_parse("", 0, "Exec", &e);
-    CHECK(j != NULL);
-    json_free(j);
-    CHECK(!body_parse("[]", 2, "Exec", &e) && e.code == E_INVALID);
-    CHECK(!body_parse("{", 1, "Exec", &e) && e.code == E_INVALID);
-}
 
 /* ---- problems ---- */
-TEST(problem, every_code_has_a_hint)
+static const char *hint_for(enum err_code code, enum about about, enum err_why why)
 {
-    for (int c = E_OK + 1; c < E_CODE_MAX; c++)
-        CHECK(*problem_hint((enum err_code)c, ABOUT_REQUEST));
-    CHECK(strstr(problem_hint(E_NOT_FOUND, ABOUT_SANDBOX), "hutch ls"));
-    CHECK_STR(problem_hint(E_GONE, ABOUT_FILE), problem_hint(E_GONE, ABOUT_REQUEST));
+    struct err e;
+    err_why(&e, why, code, "x");
+    return problem_hint(problem_why(&e, about));
+}
+TEST(problem, a_hint_fits_every_error_of_its_code_or_there_is_none)
+{
+    CHECK_STR(hint_for(E_NOT_FOUND, ABOUT_REQUEST, REASON_NONE), "");
+    CHECK_STR(hint_for(E_CONFLICT, ABOUT_SANDBOX, REASON_NONE), "");
+    CHECK_STR(hint_for(E_CONFLICT, ABOUT_SNAPSHOT, REASON_NONE), "");
+    CHECK_STR(hint_for(E_UNSUPPORTED, ABOUT_REQUEST, REASON_NONE), "");
+    CHECK_STR(hint_for(E_GUEST, ABOUT_REQUEST, REASON_NONE), "");
+    CHECK_STR(hint_for(E_GONE, ABOUT_SANDBOX, REASON_NONE), "");
+    CHECK(strstr(hint_for(E_NOT_FOUND, ABOUT_SANDBOX, REASON_NONE), "GET /v1/sandboxes"));
+    CHECK(strstr(hint_for(E_INVALID, ABOUT_REQUEST, REASON_NONE), "openapi.json"));
+}
+TEST(problem, what_happened_chooses_the_hint)
+{
+    /* exec of a missing program was told to check the id or name */
+    CHECK(strstr(hint_for(E_NOT_FOUND, ABOUT_REQUEST, REASON_PROGRAM_MISSING), "PATH"));
+    /* a failed RUN: a new sandbox is a clean start */
+    CHECK(strstr(hint_for(E_GUEST, ABOUT_TEMPLATE, REASON_STEP_FAILED), "failed step"));
+    /* ARG in a recipe: hutch doctor */
+    CHECK(strstr(hint_for(E_UNSUPPORTED, ABOUT_TEMPLATE, REASON_BAD_RECIPE), "templates.md"));
+    /* a name that is taken: resume it first */
+    CHECK(strstr(hint_for(E_CONFLICT, ABOUT_SNAPSHOT, REASON_NAME_TAKEN), "another name"));
+    /* a template in use: force, which does not exist */
+    CHECK(!strstr(hint_for(E_CONFLICT, ABOUT_TEMPLATE, REASON_TEMPLATE_USED), "force"));
+    /* a paused sandbox */
+    CHECK(strstr(hint_for(E_CONFLICT, ABOUT_STATE, REASON_PAUSED), "/resume"));
+    /* a failed one was told to create a new one */
+    CHECK(strstr(hint_for(E_GONE, ABOUT_SANDBOX, REASON_FAILED), "/recover"));
+    /* presets and certificates: try again in a moment */
+    CHECK(strstr(hint_for(E_UNSUPPORTED, ABOUT_SANDBOX, REASON_PRESET), "preset"));
+    CHECK(strstr(hint_for(E_GUEST, ABOUT_SANDBOX, REASON_TRUST_STORE), "certificate"));
+}
+TEST(problem, hints_are_about_http)
+{
+    for (int w = REASON_NONE + 1; w < REASON_MAX; w++) {
+        CHECK(*err_why_name((enum err_why)w));
+        CHECK_INT(err_why_from_name(err_why_name((enum err_why)w)), w);
+        CHECK(*problem_hint((enum err_why)w));
+        CHECK(!strstr(problem_hint((enum err_why)w), "`hutch"));
+    }
 }
 TEST(problem, internal_details_are_for_the_socket_only)
 {
@@ -162,7 +160,7 @@ TEST(problem, internal_details_are_for_the_socket_only)
         auto_buf b = {0};
         struct jw w;
         jw_init(&w, &b);
-        problem_put(&w, &e, NULL, "r1", trusted);
+        problem_put(&w, &e, "r1", trusted);
         CHECK(!!strstr(b.p, "secret") == trusted);
         CHECK(strstr(b.p, "\"code\":\"internal\"") && strstr(b.p, "\"request_id\":\"r1\""));
     }
@@ -208,82 +206,4 @@ TEST(gate, origins)
     CHECK(!gate_origin_ok(&c, S("http://evil.example"), S("evil.example")) && !gate_origin_ok(&c, S("http://"), h) && !gate_origin_ok(&c, S(""), h));
 }
 
-/* ---- schemas and the document ---- */
-static void check_type(struct str t)
-{
-    if (t.n > 2 && *t.p == '[')
-        t.p++, t.n -= 2;
-    if (t.n == 1 || *t.p == '=')
-        return;
-    if (!schema_find(t)) {
-        printf("# no schema %.*s\n", (int)t.n, t.p);
-        CHECK(!"known type");
-    }
-}
-TEST(schema, every_type_exists_and_names_are_unique)
-{
-    for (size_t i = 0; i < nschemas; i++) {
-        struct schema_member m, o;
-        CHECK(schema_find(str_of(schemas[i].name)) == &schemas[i]);
-        for (const char *at = schemas[i].members; schema_next(&at, &m);) {
-            check_type(m.type);
-            int same = 0;
-            for (const char *p = schemas[i].members; schema_next(&p, &o);)
-                same += str_eq(o.name, m.name);
-            CHECK_INT(same, 1);
-        }
-    }
-}
-TEST(schema, members_are_read)
-{
-    struct schema_member m;
-    const char *at = " a!:s b:Sandbox? c:=x|y";
-    CHECK(schema_next(&at, &m) && str_eqz(m.name, "a") && str_eqz(m.type, "s") && m.required && !m.null);
-    CHECK(schema_next(&at, &m) && str_eqz(m.name, "b") && str_eqz(m.type, "Sandbox") && !m.required && m.null);
-    CHECK(schema_next(&at, &m) && str_eqz(m.type, "=x|y"));
-    CHECK(!schema_next(&at, &m));
-}
-TEST(openapi, lists_exactly_the_routes)
-{
-    auto_buf b = {0};
-    struct err e;
-    openapi_write(&b, native_routes, native_nroutes);
-    auto_json j = json_parse_obj(b.p, b.n, &e);
-    CHECK(j != NULL);
-    struct json *paths = json_get(j, "paths");
-    size_t ops = 0;
-    for (void *it = json_first(paths); it; it = json_next(paths, it))
-        ops += json_len(json_iter_value(paths, it));
-    CHECK_INT(ops, native_nroutes);
-    for (size_t i = 0; i < native_nroutes; i++) {
-        const struct api_route *r = &native_routes[i];
-        char method[8];
-        size_t n = 0;
-        for (; r->method[n]; n++)
-            method[n] = (char)(r->method[n] | 32);
-        method[n] = 0;
-        struct json *op = json_get(json_get(paths, r->pattern), method);
-        CHECK(op != NULL);
-        struct str id;
-        CHECK(!json_str(op, "operationId", &id, true, &e) && str_eqz(id, r->id));
-        CHECK(json_len(json_get(op, "responses")) >= 2); /* its own and "default" */
-    }
-}
-TEST(openapi, routes_are_complete_and_name_real_schemas)
-{
-    for (size_t i = 0; i < native_nroutes; i++) {
-        const struct api_route *r = &native_routes[i];
-        struct schema_member m;
-        CHECK(r->fn && r->id && r->summary && r->reply);
-        for (size_t k = 0; k < i; k++)
-            CHECK(strcmp(r->id, native_routes[k].id) && (strcmp(r->pattern, native_routes[k].pattern) || strcmp(r->method, native_routes[k].method)));
-        if (r->body && strcmp(r->body, "bytes") && strcmp(r->body, "form"))
-            check_type(str_of(r->body));
-        for (const char *p = r->reply; *p; p += strcspn(p, " ;|") + !!p[strcspn(p, " ;|")])
-            if (*p >= 'A' && *p <= 'Z')
-                check_type((struct str){p, strcspn(p, " ;|")});
-        for (const char *at = r->query ? r->query : ""; schema_next(&at, &m);)
-            check_type(m.type);
-    }
-}
 TEST_MAIN

@@ -18,7 +18,7 @@ TEST(api, a_snapshot_is_taken_and_shown)
     fx_turn(x, 5);
     CHECK(!SN.spec.files_only && SN.spec.memory_wanted);
     struct err e;
-    err_set(&e, E_UNSUPPORTED, "not of a container");
+    err_why(&e, REASON_NO_MEMORY, E_UNSUPPORTED, "not of a container");
     SN.cb(SN.arg, NULL, &e);
     fx_until(x, "HTTP/1.1 501");
     HAS(x, "keeps the files");

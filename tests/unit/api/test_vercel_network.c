@@ -38,7 +38,7 @@ TEST(vercel_network, the_two_words)
     is("\"deny-all\"", "{\"mode\":\"none\"}");
     is("{\"mode\":\"deny-all\"}", "{\"mode\":\"none\"}");
     refused("\"open-all\"", E_INVALID, "allow-all or deny-all");
-    refused("{\"mode\":\"deny-all\",\"allow\":[\"a.b\"]}", E_INVALID, "says it all");
+    refused("{\"mode\":\"deny-all\",\"allow\":[\"a.b\"]}", E_INVALID, "cannot be combined");
 }
 
 TEST(vercel_network, lists_and_ranges)
@@ -62,7 +62,7 @@ TEST(vercel_network, headers_are_put_in)
 TEST(vercel_network, what_has_no_counterpart_is_refused)
 {
 #define RULE(r) "{\"allow\":{\"a.example\":[" r "]}}"
-    refused(RULE("{\"forwardURL\":\"https://p.example\"}"), E_UNSUPPORTED, "not sent elsewhere");
+    refused(RULE("{\"forwardURL\":\"https://p.example\"}"), E_UNSUPPORTED, "cannot be forwarded");
     refused(RULE("{\"response\":{\"statusCode\":200}}"), E_UNSUPPORTED, "allow.a.example[0]");
     refused(RULE("{\"match\":{\"path\":{\"regex\":\"^/\"}},\"transform\":[]}"), E_UNSUPPORTED, "not by regex");
     refused(RULE("{\"match\":{\"headers\":[{}]},\"transform\":[]}"), E_UNSUPPORTED, "path and method only");

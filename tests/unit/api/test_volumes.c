@@ -49,7 +49,7 @@ TEST(volumes, are_listed_and_looked_at)
     fx_until(x, "\"disk_bytes\":123456");
     fx_ask(x, "GET", "/v1/volumes/none", NULL);
     HAS(x, "HTTP/1.1 404");
-    HAS(x, "hutch volume ls");
+    HAS(x, "GET /v1/volumes lists");
     fx_ask(x, "GET", "/v1/volumes/a%2Fb", NULL);
     HAS(x, "HTTP/1.1 404");
     fx_ask(x, "GET", "/v1/volumes/data%00x", NULL);
@@ -62,10 +62,10 @@ TEST(volumes, are_deleted)
     fx_begin(x, "DELETE", VOL, NULL);
     V.cb(V.arg, NULL, NULL);
     fx_until(x, "HTTP/1.1 204");
-    err_set(&F.refuse, E_CONFLICT, "volume 'data' is attached to 1 sandbox");
+    err_why(&F.refuse, REASON_VOLUME_USED, E_CONFLICT, "volume 'data' is attached to 1 sandbox");
     fx_ask(x, "DELETE", VOL, NULL);
     HAS(x, "HTTP/1.1 409");
-    HAS(x, "end those first");
+    HAS(x, "delete the sandboxes that use it first");
     fx_free(x);
 }
 TEST(content, waits_for_the_keeper)

@@ -259,6 +259,9 @@ static inline void got_build(struct http_stream *s, void *a, const char *d, size
     http_reply_start(s, 200, "application/x-ndjson");
     line(s, "{\"event\":\"progress\",\"percent\":40,\"step\":\"unpacking\"}");
     line(s, "{\"event\":\"log\",\"line\":\"a \\u001b[31m line\"}");
+    line(s, "{\"event\":\"progress\",\"percent\":50,\"step\":\"unpacking: 3 MiB\"}");
+    line(s, "{\"event\":\"progress\",\"percent\":60,\"step\":\"unpacking: 4 MiB\"}");
+    line(s, "{\"event\":\"log\",\"line\":\"Reading 5%\\rReading 50%\\rReading done\\r\"}");
     if (strstr(d, "\"broken\""))
         line(s, "{\"event\":\"error\",\"error\":{\"code\":\"guest\",\"message\":\"RUN failed\"}}");
     else
@@ -271,7 +274,7 @@ static inline void h_unsupported(struct http_stream *s, void *a) { (void)a, refu
 static inline void h_doctor(struct http_stream *s, void *a)
 {
     (void)a;
-    json_ok(s, 200, "{\"checks\":[{\"name\":\"kvm\",\"status\":\"warn\",\"found\":\"no /dev/kvm\",\"lost\":\"speed\",\"mend\":\"enable it\"},"
+    json_ok(s, 200, "{\"checks\":[{\"name\":\"kvm\",\"status\":\"warn\",\"found\":\"no /dev/kvm\",\"lost\":\"speed\",\"fix\":\"enable it\"},"
                     "{\"name\":\"root\",\"status\":\"ok\",\"found\":\"uid 0\"}]}");
 }
 static inline void h_events(struct http_stream *s, void *a)

@@ -5,6 +5,7 @@
 #include "cli/args.h"
 #include "cli/cmds.h"
 #include "cli/ndjson.h"
+#include "cli/hint.h"
 #include "cli/out.h"
 #include "cli/stream.h"
 #include "test.h"
@@ -274,18 +275,145 @@ TEST(cmds, tables_are_sound)
     }
 }
 
-void completion_bash(struct buf *out);
-TEST(completion, knows_every_verb)
-{
-    auto_buf b = {0};
-    completion_bash(&b);
-    for (const struct cmd *const *c = cmds; *c; c++) {
-        char want[64];
-        (void)snprintf(want, sizeof want, "'%s')", (*c)->name);
-        CHECK(strstr(b.p, want));
-    }
-    FILE *p = popen("bash -n", "w");
-    CHECK(p && fwrite(b.p, 1, b.n, p) == b.n);
-    CHECK_INT(pclose(p), 0);
-}
 TEST_MAIN
+
+/* ---- hints ---- */
+static const char *hint_of(enum err_why why, const char *target)
+{
+    static char out[256];
+    out[0] = 0;
+    if (cli_hint(why))
+        cli_hint_fill(cli_hint(why), target, out, sizeof out);
+    return out;
+}
+TEST(hint, names_commands_and_what_the_call_was_about)
+{
+    CHECK_STR(hint_of(REASON_FAILED, "/v1/sandboxes/victim/exec"),
+              "`hutch recover victim` brings it back from its disk");
+    CHECK_STR(hint_of(REASON_PAUSED, "/v1/sandboxes/a%20b?x=1"), "`hutch resume a b` first");
+    CHECK_STR(hint_of(REASON_PAUSED, "/v1/sandboxes"), "`hutch resume ID` first");
+    CHECK(strstr(hint_of(REASON_API_KEY, "/v1/sandboxes"), "HUTCH_API_KEY"));
+    CHECK_STR(hint_of(REASON_BAD_VALUE, "/v1/sandboxes"), ""); /* was: GET /v1/openapi.json */
+    CHECK(!strstr(hint_of(REASON_PROGRAM_MISSING, "/v1/sandboxes/b/exec"), "id or name"));
+    CHECK(!strstr(hint_of(REASON_TEMPLATE_USED, "/v1/templates/t"), "force"));
+    for (int w = REASON_NONE; w < REASON_MAX; w++) {
+        const char *h = cli_hint((enum err_why)w);
+        CHECK(!h || (!strstr(h, "/v1/") && !strstr(h, "GET ") && !strstr(h, "POST ")));
+    }
+}
+TEST(hint, a_program_that_does_not_run_is_127_or_126)
+{
+    CHECK_INT(cli_exit_of(REASON_PROGRAM_MISSING), 127);
+    CHECK_INT(cli_exit_of(REASON_PROGRAM_DENIED), 126);
+    CHECK_INT(cli_exit_of(REASON_NO_SANDBOX), 0);
+}
+
+/* ---- help ---- */
+static void parses(const struct cmd *c, const char *name, const char *line)
+{
+    char text[256], *word[32];
+    int n = 0;
+    (void)snprintf(text, sizeof text, "%s", line);
+    char *cut = strpbrk(text, "<>|"); /* the shell's business */
+    if (cut)
+        *cut = 0;
+    CHECK(!strncmp(text, name, strlen(name)));
+    char *p = text + strlen(name) - strlen(c->name);
+    while (*p && n < 31) { /* words, with single quotes */
+        while (*p == ' ')
+            p++;
+        if (!*p)
+            break;
+        bool quoted = *p == '\'';
+        word[n++] = p += quoted;
+        p += strcspn(p, quoted ? "'" : " ");
+        if (*p)
+            *p++ = 0;
+    }
+    word[n] = NULL;
+    struct args got;
+    struct err why = {0};
+    if (args_parse(c, n, word, &got, &why)) {
+        fprintf(stderr, "%s: %s\n", line, why.msg);
+        CHECK(0);
+    }
+}
+static void has_examples(const struct cmd *const *list, const char *parent)
+{
+    for (; *list; list++) {
+        char name[64];
+        (void)snprintf(name, sizeof name, "%s%s", parent, (*list)->name);
+        if ((*list)->sub) {
+            strcat(name, " ");
+            has_examples((*list)->sub, name);
+            continue;
+        }
+        const char *const *ex = cmd_examples(name);
+        if (!ex && (*list)->name[0] == '_')
+            continue; /* for scripts */
+        if (!ex)
+            fprintf(stderr, "%s has no examples\n", name);
+        CHECK(ex != NULL);
+        for (int i = 0; i < 2; i++)
+            parses(*list, name, ex[i]);
+        auto_buf b = {0};
+        cmd_help(*list, parent, &b);
+        CHECK(strstr(b.p, "\nexamples:\n  hutch ") != NULL);
+    }
+}
+TEST(help, every_verb_has_two_examples_that_parse) { has_examples(cmds, ""); }
+
+TEST(help, a_guess_never_destroys)
+{
+    static const char *const words[] = {"pull",    "kil",  "killl", "dwon", "dow",
+                                        "rollbak", "fill", "bill",  "skill"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        const char *near = cmd_suggest(cmds, words[i]);
+        CHECK(!near || (strcmp(near, "kill") && strcmp(near, "down") && strcmp(near, "rollback")));
+    }
+    CHECK_STR(cmd_suggest(cmds, "crate"), "create");
+}
+TEST(help, verbs_of_other_tools_have_an_answer)
+{
+    static const char *const words[] = {"stop",   "rm",     "pull",  "prune", "inspect",
+                                        "stats",  "images", "build", "start", "restart",
+                                        "attach", "commit", "rename"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        CHECK(cmd_foreign(words[i]) != NULL);
+        CHECK(!cmd_find(cmds, words[i])); /* one that exists needs no excuse */
+    }
+    CHECK(!cmd_foreign("run"));
+}
+
+/* ---- numbers, widths ---- */
+TEST(text, milliseconds)
+{
+    static const struct {
+        double ms;
+        const char *text;
+    } rows[] = {{0.04, "0.0 ms"}, {3.21, "3.2 ms"},    {41.6, "42 ms"},
+                {850, "850 ms"},  {22645.8, "22.6 s"}, {125000, "2m05s"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char out[24];
+        ms_format(rows[i].ms, out);
+        CHECK_STR(out, rows[i].text);
+    }
+}
+TEST(table, fits_the_terminal)
+{
+    static const char *const heads[] = {"ID", "WHERE", "REASON", NULL};
+    struct table *t = table_new(heads);
+    table_cell(t, ST_PLAIN, "i123456789012345678901");
+    table_cell(t, ST_PLAIN, "a-very-long-host-name.with-many-parts.example.org:443");
+    table_cell(t, ST_PLAIN, "n\303\266 rule of the policy allows this host");
+    table_fit(t, 60);
+    auto_buf b = {0};
+    table_render(t, false, &b);
+    for (const char *p = b.p, *nl; (nl = strchr(p, '\n')); p = nl + 1) {
+        char line[400];
+        (void)snprintf(line, sizeof line, "%.*s", (int)(nl - p), p);
+        CHECK(text_width(line) <= 60);
+    }
+    CHECK(strstr(b.p, "i123456789012345678901 ") && strstr(b.p, "…"));
+    table_free(t);
+}

@@ -2,7 +2,7 @@
 #include "test.h"
 #include "base/enc.h"
 #include "base/fd.h"
-#include "core/agent.h"
+#include "core/agent/agent.h"
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -247,7 +247,7 @@ TEST(agent, takes_no_more_than_it_granted)
     turns(&w);
     CHECK(w.broken && w.done && w.data.n == 8);
     CHECK_INT(w.why.code, E_GUEST);
-    CHECK_STR(w.why.msg, "the sandbox's agent sent more than it was granted");
+    CHECK_STR(w.why.msg, "the sandbox's agent sent more than its flow-control credit");
     teardown(&w);
 }
 TEST(agent, a_command_takes_its_first_input_without_a_grant)

@@ -1,6 +1,6 @@
 /* What became of a call: the verdict over what the kernel and the warden reported. */
 #include "base/sysnr.h"
-#include "core/isolate.h"
+#include "core/isolate/isolate.h"
 #include "test.h"
 #include "wire/isolate.h"
 #include "wire/zygote.h"

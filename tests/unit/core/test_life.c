@@ -1,4 +1,4 @@
-#include "core/life.h"
+#include "core/sandbox/life.h"
 #include "test.h"
 #include <stdlib.h>
 

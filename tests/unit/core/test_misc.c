@@ -1,12 +1,13 @@
 #include "test.h"
-#include "core/config.h"
+#include "core/host/config.h"
 #include "core/core.h"
-#include "core/exec.h"
-#include "core/kernels.h"
-#include "core/lines.h"
-#include "core/sandbox.h"
+#include "core/doctor.h"
+#include "core/sandbox/exec.h"
+#include "core/code/kernels.h"
+#include "loop/lines.h"
+#include "core/sandbox/sandbox.h"
 #include "spawn/op.h"
-#include "core/tree.h"
+#include "base/tree.h"
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -79,7 +80,7 @@ TEST(config, refuses_nonsense_by_name)
     CHECK_INT(config_load(&c, &e), 0);
     CHECK_STR(c.home, "/tmp/x");
     CHECK_INT(c.pool_vm, 3);
-    CHECK_INT(c.default_tier, TIER_VM);
+    CHECK(c.default_tier == tier_default());
 }
 TEST(signals, names_and_numbers)
 {
@@ -93,12 +94,17 @@ TEST(signals, names_and_numbers)
 }
 TEST(tiers, names)
 {
-    enum tier t;
-    CHECK(!tier_parse("vm", &t) && t == TIER_VM);
-    CHECK(!tier_parse("container", &t) && t == TIER_CONTAINER);
-    CHECK(!tier_parse("isolate", &t) && t == TIER_ISOLATE && t > TIER_CONTAINER);
-    CHECK_STR(tier_name(TIER_ISOLATE), "isolate");
-    CHECK(tier_parse("VM", &t) && tier_parse("", &t));
+    for (size_t i = 0; tiers[i]; i++) {
+        CHECK(tier_find(tiers[i]->name) == tiers[i]);
+        CHECK(!i || tiers[i]->strength < tiers[i - 1]->strength); /* strongest first */
+        CHECK(tiers[i]->boundary[0] && tiers[i]->boundary[1] && tiers[i]->accel[0] &&
+              tiers[i]->accel[1]);
+        CHECK(!tier_can(tiers[i], TIER_SANDBOX) ||
+              (tiers[i]->cold && tiers[i]->waiting && tiers[i]->pids_max));
+    }
+    CHECK(tier_default() == tier_find("vm") && tier_find("isolate") == &tier_isolate);
+    CHECK(!tier_can(&tier_isolate, TIER_SANDBOX));
+    CHECK(!tier_find("VM") && !tier_find(""));
 }
 TEST(kernels, sets_of_languages)
 {
@@ -144,7 +150,7 @@ TEST(doctor, names_every_requirement)
     for (size_t i = 0; i < n; i++) {
         CHECK(*checks[i].found);
         if (strcmp(checks[i].status, "ok"))
-            CHECK(*checks[i].lost && *checks[i].mend);
+            CHECK(*checks[i].lost && *checks[i].fix);
     }
 }
 

@@ -1,4 +1,4 @@
-#include "core/preset.h"
+#include "core/network/preset.h"
 #include "test.h"
 
 static int line(struct preset *p, const char *text)

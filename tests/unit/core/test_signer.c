@@ -2,8 +2,8 @@
 #include "base/cleanup.h"
 #include "base/enc.h"
 #include "base/fd.h"
-#include "core/internal.h"
-#include "core/signer.h"
+#include "core/host/host.h"
+#include "core/pack/signer.h"
 #include "test.h"
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,5 +1,6 @@
 #include "test.h"
-#include "core/state.h"
+#include "core/host/reason.h"
+#include "core/sandbox/state.h"
 
 /* Every row of the table, spelled out a second time: a change must be made twice, on purpose. */
 static const struct { enum sb_state from; enum sb_event ev; int to; } rows[] = {

@@ -1,4 +1,4 @@
-#include "core/tenant.h"
+#include "core/host/tenant.h"
 #include "test.h"
 
 static void refused(const char *text, const char *words)

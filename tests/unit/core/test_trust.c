@@ -2,8 +2,8 @@
 #include "test.h"
 #include "base/enc.h"
 #include "base/fd.h"
-#include "core/agent.h"
-#include "core/trust.h"
+#include "core/agent/agent.h"
+#include "core/agent/trust.h"
 #include <fcntl.h>
 #include <sys/socket.h>
 
@@ -124,7 +124,7 @@ TEST(trust, a_failure_is_not)
     ends(&w, 1, EXIT_CODE, 1);
     CHECK(w.done && !w.ok);
     CHECK_INT(w.err.code, E_GUEST);
-    CHECK(strstr(w.err.msg, "could not be put into"));
+    CHECK(strstr(w.err.msg, "cannot add the gate's certificate"));
     teardown(&w);
 }
 TEST(trust, no_key_store_no_second_command)

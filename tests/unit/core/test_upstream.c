@@ -1,4 +1,4 @@
-#include "core/upstream.h"
+#include "core/host/upstream.h"
 #include "test.h"
 
 static void is(const char *url, const char *addr, const char *auth)

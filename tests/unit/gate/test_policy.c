@@ -270,7 +270,7 @@ TEST(policy, refuses_what_it_does_not_understand)
     refused("{\"allow\":[{\"domain\":\"a.b\",\"ports\":[0]}]}", 0, "allow[0].ports[0]");
     refused("{\"allow\":[{\"domain\":\"a.b\",\"ports\":[\"9-8\"]}]}", 0, "allow[0].ports[0]");
     refused("{\"allow\":[{\"domain\":\"a.b\",\"protocol\":\"icmp\"}]}", 0, "protocol");
-    refused("{\"allow\":[{\"domain\":\"a.b\",\"protocol\":\"udp\"}]}", 0, "need ports");
+    refused("{\"allow\":[{\"domain\":\"a.b\",\"protocol\":\"udp\"}]}", 0, "needs ports");
     refused("{\"allow\":[{\"domain\":\"a.b\",\"paths\":[\"v1\"]}]}", 0, "paths[0]");
     refused("{\"allow\":[{\"domain\":\"a.b\",\"paths\":[\"*v1\"]}]}", 0, "paths[0]");
     refused("{\"allow\":[{\"domain\":\"a.b\",\"paths\":[\"*/v1*\"]}]}", 0, "paths[0]");

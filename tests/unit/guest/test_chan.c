@@ -170,7 +170,7 @@ TEST(chan, credit_overrun_fails_the_stream_only)
     id = host_req(&h, OP_READ, &b);
     host_send(&h, FR_DATA, CH_FILE, id, junk, 1);
     host_wait(&h, id, &r);
-    CHECK_STR(r.msg, "this stream takes no data");
+    CHECK_STR(r.msg, "this stream accepts no data");
     result_free(&r);
     host_sh(&h, "echo ok", &r);
     CHECK_STR(r.out.p, "ok\n");

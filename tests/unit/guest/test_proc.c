@@ -70,7 +70,7 @@ TEST(proc, start_failures_are_typed)
     expect_fail(&h, &b, E_DENIED, "exec '/etc/passwd': permission denied");
     expect_fail(&h, &b, E_INVALID, "no command given");
     rec_put(&b, T_ARG, "a\0b", 3);
-    expect_fail(&h, &b, E_INVALID, "argument holds a NUL byte");
+    expect_fail(&h, &b, E_INVALID, "argument contains a NUL byte");
     b = sh("true");
     rec_put_str(&b, T_ENV, "=x");
     expect_fail(&h, &b, E_INVALID, "environment entry '=x' is not NAME=value");

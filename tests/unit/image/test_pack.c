@@ -228,7 +228,7 @@ TEST(pack, stream_refuses_what_was_changed)
     CHECK_INT(read_all(&b, 1 << 20, &s, &e), -1);
     CHECK_STR(e.msg, "who?");
     CHECK_INT(s.manifest, 0);
-    b.p[3] ^= 1, broken(&b, E_INVALID, "no snapshot pack"), b.p[3] ^= 1;
+    b.p[3] ^= 1, broken(&b, E_INVALID, "not a snapshot pack"), b.p[3] ^= 1;
     b.p[11] = 127, broken(&b, E_TOO_LARGE, "manifest"), b.p[11] = 0;
     b.p[20] ^= 1, broken(&b, E_DENIED, "who?"), b.p[20] ^= 1;
     b.p[60] ^= 1, broken(&b, E_DENIED, "signature"), b.p[60] ^= 1;
@@ -236,8 +236,8 @@ TEST(pack, stream_refuses_what_was_changed)
     b.p[data + 20] ^= 1, broken(&b, E_INVALID, "sum of its tree"), b.p[data + 20] ^= 1;
     b.p[data] = 9, broken(&b, E_INVALID, "beyond its end"), b.p[data] = 0;
     b.p[data + PACK_RECORD] = 0, broken(&b, E_INVALID, "out of order"), b.p[data + PACK_RECORD] = 2;
-    memset(b.p + data + 8, 0, 5), broken(&b, E_INVALID, "should not be there"), memcpy(b.p + data + 8, "first", 5);
-    b.p[b.n - 1] = 1, broken(&b, E_INVALID, "runs over its end"), b.p[b.n - 1] = 0;
+    memset(b.p + data + 8, 0, 5), broken(&b, E_INVALID, "is unexpected"), memcpy(b.p + data + 8, "first", 5);
+    b.p[b.n - 1] = 1, broken(&b, E_INVALID, "runs past its end"), b.p[b.n - 1] = 0;
     for (size_t n = 0; n < b.n; n += n < data ? 1 : 97) {
         struct buf cut = {b.p, n, n};
         broken(&cut, E_INVALID, "cut off");
@@ -245,7 +245,7 @@ TEST(pack, stream_refuses_what_was_changed)
     buf_putc(&b, 0);
     s = (struct seen){0};
     CHECK_INT(read_all(&b, 1 << 20, &s, &e), -1);
-    CHECK(strstr(e.msg, "follows the end"));
+    CHECK(strstr(e.msg, "after the end"));
     buf_free(&s.data);
 }
 

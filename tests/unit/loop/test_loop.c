@@ -162,6 +162,26 @@ TEST(job, finishes_accepted_jobs_when_freed)
     loop_turn(L, false);
     loop_free(L);
 }
+static struct jobs *chain;
+static void begin_another(void *arg)
+{
+    done(arg);
+    if (finished < 10)
+        job_run(chain, work, begin_another, &worked[finished]);
+}
+TEST(job, finishes_also_what_a_finished_job_begins)
+{
+    loop_thread = pthread_self();
+    L = loop_new();
+    chain = jobs_new(L, 2);
+    job_run(chain, work, begin_another, &worked[0]);
+    jobs_finish(chain);
+    CHECK_INT(finished, 10);
+    CHECK_INT(jobs_pending(chain), 0);
+    jobs_finish(chain); /* nothing to wait for */
+    jobs_free(chain);
+    loop_free(L);
+}
 /* As at the end of the daemon; the sanitizers say whether something was left behind. */
 TEST(job, is_freed_with_a_loop_that_never_turns_again)
 {

@@ -285,6 +285,36 @@ TEST(spawner, its_own_is_marked)
     fx_stop();
 }
 
+/* And does not take another one's: the ids it would choose are claimed by one it shares no names of sockets with. */
+TEST(spawner, leaves_ids_to_whoever_claimed_them)
+{
+    fx_start();
+    struct tbox b = box_start();
+    struct cgroup_host h;
+    struct err e;
+    int st = 0, claim = -1;
+    unsigned window = (b.info.uid_base - 0x70000000u) / (SLOTS * SLOT_IDS);
+    box_gone(&b);
+    close(fx.fd);
+    kill(fx.pid, SIGTERM);
+    CHECK_INT(waitpid(fx.pid, &st, 0), fx.pid);
+    char tag[32];
+    snprintf(tag, sizeof tag, "hutch-t%d", (int)getpid());
+    CHECK_INT(cgroup_host_open(&h, "/proc/self/mountinfo", tag, &e), 0);
+    for (int i = 0; i < 100 && (claim = cgroup_host_claim(&h, window)) < 0;
+         i++) /* a child of it may have the old one for a moment more */
+        usleep(10000);
+    CHECK(claim >= 0);
+    fx_spawner();
+    fx_connect();
+    b = box_start();
+    CHECK((b.info.uid_base - 0x70000000u) / (SLOTS * SLOT_IDS) != window);
+    close(claim);
+    cgroup_host_close(&h, true);
+    box_gone(&b);
+    fx_stop();
+}
+
 /* SIGKILL of the spawner: every box dies with it, and the next one cleans up. */
 TEST(spawner, takes_its_boxes_along)
 {

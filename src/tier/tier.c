@@ -1,0 +1,52 @@
+#include "tier/tier.h"
+#include "tier/machine.h"
+#include <string.h>
+
+static const struct tier vm = {
+    .name = "vm",
+    .strength = 100,
+    .can = TIER_SANDBOX | TIER_KERNEL | TIER_MEMORY | TIER_VARIANTS | TIER_CHAINS | TIER_FUSE,
+    .pids_max = 64,
+    .cold = "restore",
+    .waiting = "prestarted",
+    .boundary = {"own kernel under QEMU microvm (TCG emulation), emulator jailed on the host",
+                 "own kernel under QEMU microvm (KVM), emulator jailed on the host"},
+    .accel = {"tcg", "kvm"},
+    .ops = &vm_ops,
+};
+
+#define CONTAINER "shared host kernel: namespaces, own uid range, seccomp allow-list, cgroup limits"
+static const struct tier container = {
+    .name = "container",
+    .strength = 50,
+    .can = TIER_SANDBOX | TIER_FREEZER | TIER_COUNTED,
+    .pids_max = 1024,
+    .cold = "cold",
+    .waiting = "slot",
+    .boundary = {CONTAINER, CONTAINER},
+    .accel = {"none", "none"},
+    .ops = &container_ops,
+};
+
+#define ISOLATE \
+    "shared host kernel: a new process per call in a jail without files, network or other programs; " \
+    "a seccomp list of a few dozen calls"
+const struct tier tier_isolate = {
+    .name = "isolate",
+    .strength = 10,
+    .boundary = {ISOLATE, ISOLATE},
+    .accel = {"none", "none"},
+};
+
+static const struct tier *const all[] = {&vm, &container, &tier_isolate, NULL};
+const struct tier *const *tiers = all;
+
+const struct tier *tier_find(const char *name)
+{
+    for (size_t i = 0; tiers[i]; i++)
+        if (!strcmp(tiers[i]->name, name))
+            return tiers[i];
+    return NULL;
+}
+
+const struct tier *tier_default(void) { return tiers[0]; }
