@@ -26,7 +26,9 @@ HARD_aarch64 := -mbranch-protection=standard
 HARD := -fstack-protector-strong -fPIE $(HARD_$(firstword $(subst -, ,$(MULTIARCH)))) -D_FORTIFY_SOURCE=3
 CFLAGS ?= -O2 -g
 CPPFLAGS += -D_GNU_SOURCE -DHUTCH_VERSION='"$(VERSION)"' -Isrc -I$(B)/gen
-ALL_CFLAGS := -std=gnu17 $(WARN) $(CFLAGS)
+# Where the clone lies is in no program: the same source makes the same bytes everywhere.
+ANYWHERE := $(if $(COV),,-ffile-prefix-map=$(CURDIR)=.)
+ALL_CFLAGS := -std=gnu17 $(WARN) $(CFLAGS) $(ANYWHERE)
 ifdef WERROR
 ALL_CFLAGS += -Werror
 endif
@@ -92,7 +94,7 @@ SCC := musl-gcc
 $(B)/sobj/%.o: src/%.c Makefile
 	@mkdir -p $(@D)
 	@echo "  SCC    $<"
-	@$(SCC) $(CPPFLAGS) -std=gnu17 $(WARN) -O2 -g $(if $(WERROR),-Werror) -fstack-protector-strong -idirafter /usr/include -idirafter /usr/include/$(MULTIARCH) -MMD -MP -c $< -o $@
+	@$(SCC) $(CPPFLAGS) -std=gnu17 $(WARN) -O2 -g $(ANYWHERE) $(if $(WERROR),-Werror) -fstack-protector-strong -idirafter /usr/include -idirafter /usr/include/$(MULTIARCH) -MMD -MP -c $< -o $@
 
 # The commit, for `hutch version`: in one object, which is compiled again when it changes.
 COMMIT := $(shell tools/version)
@@ -135,7 +137,7 @@ $(B)/hutch-agent: $(B)/sobj/bin/hutch-agent.o $(patsubst %,$(B)/libs%.a,guest wi
 $(B)/hutch-zygote.so: src/zygote/zygote.c src/wire/zygote.h Makefile
 	@mkdir -p $(@D)
 	@echo "  LINK   $@"
-	@$(CC) -D_GNU_SOURCE -Isrc -std=gnu17 $(WARN) $(if $(WERROR),-Werror) -O2 -g -ffreestanding -fno-stack-protector -fPIC -fvisibility=hidden -shared -nostdlib -Wl,-z,relro,-z,now,-z,noexecstack -o $@ $<
+	@$(CC) -D_GNU_SOURCE -Isrc -std=gnu17 $(WARN) $(if $(WERROR),-Werror) -O2 -g $(ANYWHERE) -ffreestanding -fno-stack-protector -fPIC -fvisibility=hidden -shared -nostdlib -Wl,-z,relro,-z,now,-z,noexecstack -o $@ $<
 
 # ---- unit tests: tests/unit/<folder>/test_*.c, each a program -----------------------------------------------------
 UNIT_SRC := $(sort $(wildcard tests/unit/*/test_*.c))

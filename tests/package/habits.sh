@@ -91,3 +91,11 @@ test_format_of_changed_lines() {
     tools/lint-format
     has "$(head -n 1 a.c)" 'int   old_and_odd;'
 }
+
+# Otherwise every clone has an agent of its own, and the test homes and VM snapshots made with it.
+test_programs_do_not_name_the_clone() {
+    local p
+    for p in hutchd hutch hutch-spawn hutch-egress hutch-agent hutch-untar hutch-zygote.so; do
+        ! grep -qaF "$repo" "$B/$p" || fail "$p contains $repo"
+    done
+}
