@@ -45,13 +45,12 @@ char *kv_to_json(const struct kv *m)
     jw_end(&w);
     return buf_take(&b);
 }
-int kv_from_json(struct kv *m, const char *text, struct err *e)
+int kv_from_object(struct kv *m, struct json *j, struct err *e)
 {
-    if (!text || !*text)
-        return 0;
-    auto_json j = json_parse_obj(text, strlen(text), e);
     if (!j)
-        return -1;
+        return 0;
+    if (json_kind(j) != JSON_OBJ)
+        return err_set(e, E_INVALID, "not an object");
     for (void *it = json_first(j); it; it = json_next(j, it)) {
         struct str v;
         if (json_to_str(json_iter_value(j, it), &v, e))
@@ -59,6 +58,13 @@ int kv_from_json(struct kv *m, const char *text, struct err *e)
         kv_set(m, json_iter_key(it), v);
     }
     return 0;
+}
+int kv_from_json(struct kv *m, const char *text, struct err *e)
+{
+    if (!text || !*text)
+        return 0;
+    auto_json j = json_parse_obj(text, strlen(text), e);
+    return j ? kv_from_object(m, j, e) : -1;
 }
 char **kv_to_env(const struct kv *m)
 {

@@ -3,6 +3,8 @@
 #include "base/err.h"
 #include "base/str.h"
 #include <stddef.h>
+
+struct json;
 struct kv_pair {
     char *k, *v;
 };
@@ -16,5 +18,6 @@ void kv_free(struct kv *m);
 void kv_copy(struct kv *dst, const struct kv *src); /* dst must be empty */
 char *kv_to_json(const struct kv *m);
 int kv_from_json(struct kv *m, const char *text, struct err *e);
+int kv_from_object(struct kv *m, struct json *j /* NULL: none */, struct err *e);
 char **kv_to_env(const struct kv *m); /* NULL-terminated "K=V"; free with env_free */
 void env_free(char **env);

@@ -48,6 +48,9 @@ static const char *const step[] = {
     "ALTER TABLE secrets ADD COLUMN id TEXT;"
     "ALTER TABLE secrets ADD COLUMN version INTEGER NOT NULL DEFAULT 1;"
     "ALTER TABLE secrets ADD COLUMN metadata TEXT;",
+    /* what a sandbox keeps has members; the map that held it is read once more and then empty */
+    "ALTER TABLE sandboxes RENAME COLUMN network_json TO options_json;"
+    "ALTER TABLE sandboxes ADD COLUMN kept_json TEXT;",
 };
 const int migrate_known = sizeof step / sizeof *step;
 

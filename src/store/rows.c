@@ -64,10 +64,10 @@ static void queue(struct store *s, struct op *o, bool durable, store_done *done,
 
 void store_put_sandbox(struct store *s, const struct sandbox_row *r, store_done *done, void *arg)
 {
-    queue(s, op_new(ST_SANDBOX_PUT, "tttttttiiiitiiiitttttittittt", r->id, r->name, r->box_id, r->template_id, r->template_name, r->tier,
+    queue(s, op_new(ST_SANDBOX_PUT, "tttttttiiiitiiiitttttittitttt", r->id, r->name, r->box_id, r->template_id, r->template_name, r->tier,
                     r->state, r->cpu_millis, r->memory_mib, r->disk_mib, r->timeout_s, r->on_timeout, r->created_wall_ns,
                     r->started_wall_ns, r->expires_wall_ns, r->ended_wall_ns, r->end_reason, r->end_message, r->env_json,
-                    r->metadata_json, r->network_json, r->generation, r->token, r->start_path, r->start_ns, r->kernel, r->boot_id, r->life_json),
+                    r->metadata_json, r->options_json, r->generation, r->token, r->start_path, r->start_ns, r->kernel, r->boot_id, r->life_json, r->kept_json),
           r->durable, done, arg);
 }
 
@@ -162,8 +162,8 @@ int store_load_sandboxes(struct store *s, int (*fn)(void *arg, const struct sand
         r.id = T, r.name = T, r.box_id = T, r.template_id = T, r.template_name = T, r.tier = T, r.state = T;
         r.cpu_millis = I, r.memory_mib = I, r.disk_mib = I, r.timeout_s = I, r.on_timeout = T;
         r.created_wall_ns = I, r.started_wall_ns = I, r.expires_wall_ns = I, r.ended_wall_ns = I;
-        r.end_reason = T, r.end_message = T, r.env_json = T, r.metadata_json = T, r.network_json = T;
-        r.generation = I, r.token = T, r.start_path = T, r.start_ns = I, r.kernel = T, r.boot_id = T, r.life_json = T;
+        r.end_reason = T, r.end_message = T, r.env_json = T, r.metadata_json = T, r.options_json = T;
+        r.generation = I, r.token = T, r.start_path = T, r.start_ns = I, r.kernel = T, r.boot_id = T, r.life_json = T, r.kept_json = T;
         if (fn(arg, &r))
             break;
     }

@@ -4,13 +4,13 @@
 
 /* clang-format off */
 #define SANDBOX_COLS "id,name,box_id,template_id,template_name,tier,state,cpu_millis,memory_mib,disk_mib,timeout_s,on_timeout," \
-    "created_wall_ns,started_wall_ns,expires_wall_ns,ended_wall_ns,end_reason,end_message,env_json,metadata_json,network_json," \
-    "generation,token,start_path,start_ns,kernel,boot_id,life_json"
+    "created_wall_ns,started_wall_ns,expires_wall_ns,ended_wall_ns,end_reason,end_message,env_json,metadata_json,options_json," \
+    "generation,token,start_path,start_ns,kernel,boot_id,life_json,kept_json"
 const char *const store_sql[ST_MAX] = {
     [ST_BEGIN]         = "BEGIN IMMEDIATE",
     [ST_COMMIT]        = "COMMIT",
     [ST_ROLLBACK]      = "ROLLBACK",
-    [ST_SANDBOX_PUT]   = "INSERT OR REPLACE INTO sandboxes(" SANDBOX_COLS ") VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+    [ST_SANDBOX_PUT]   = "INSERT OR REPLACE INTO sandboxes(" SANDBOX_COLS ") VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
     [ST_SANDBOX_DEL]   = "DELETE FROM sandboxes WHERE id=?",
     [ST_SANDBOX_ALL]   = "SELECT " SANDBOX_COLS " FROM sandboxes ORDER BY created_wall_ns,id",
     [ST_TEMPLATE_PUT]  = "INSERT OR REPLACE INTO templates(id,name,created_wall_ns,source,parent,json) VALUES(?,?,?,?,?,?)",

@@ -37,12 +37,14 @@ struct sandbox_row {
     int64_t cpu_millis, memory_mib, disk_mib, timeout_s;
     const char *on_timeout;
     int64_t created_wall_ns, started_wall_ns, expires_wall_ns, ended_wall_ns; /* 0: not yet */
-    const char *end_reason, *end_message, *env_json, *metadata_json, *network_json;
+    const char *end_reason, *end_message, *env_json, *metadata_json;
     int64_t generation;
     const char *token, *start_path;
     int64_t start_ns; /* how long the start took */
     const char *kernel, *boot_id;
     const char *life_json; /* how it pauses and ends; see core/sandbox/life.h */
+    const char *kept_json; /* see core/sandbox/kept.h; NULL: as schema 5 wrote it, in … */
+    const char *options_json;
     bool durable;     /* no column: fsync before done(), for what must outlive a power cut (paused to disk) */
 };
 struct template_row {

@@ -5,7 +5,6 @@
 #include "core/network/egress_log.h"
 #include "core/network/network.h"
 #include "core/network/secret.h"
-#include "core/sandbox/preview.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -181,7 +180,7 @@ void url_get(struct http_stream *s, void *arg)
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
-    const char *colon = strrchr(cfg->listen, ':'), *token = sandbox_preview_token(sb);
+    const char *colon = strrchr(cfg->listen, ':'), *token = sb->kept.preview_token;
     char url[300], host[200];
     (void)snprintf(host, sizeof host, "%u-%s.%s", q.port, sb->id, *cfg->domain ? cfg->domain : "localhost");
     if (*cfg->domain && strchr(cfg->domain, ':'))

@@ -7,7 +7,6 @@
 #include "core/catalog/snapshot.h"
 #include "core/volume/volume.h"
 #include "core/network/network.h"
-#include "core/sandbox/preview.h"
 #include "crypto/digest.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -194,7 +193,7 @@ static void make_token(struct create *g)
     if (g->preview != PREVIEW_TOKEN)
         return;
     token_make("", 20, token);
-    kv_set(&g->sp.options, S(OPT_PREVIEW_TOKEN), str_of(token));
+    kept_set(&g->sp.kept.preview_token, token);
 }
 
 static int check_isolation(struct create *g, struct err *e)
@@ -269,7 +268,7 @@ static void on_create_body(struct http_stream *s, void *arg, const char *p, size
         req_settle(r, rc, &e, rc && e.code == E_NOT_FOUND ? ABOUT_TEMPLATE : ABOUT_SANDBOX);
     }
     fields_free(&create_body, &g);
-    kv_free(&g.sp.options);
+    kept_free(&g.sp.kept);
     network_spec_free(&g.net);
 }
 void sandboxes_create(struct http_stream *s, void *a) { api_body(a, s, on_create_body); }

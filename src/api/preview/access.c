@@ -1,7 +1,6 @@
 /* Who may reach a server inside a sandbox: everybody, or those who bring its token. */
 #include "api/preview/preview.h"
 #include "base/enc.h"
-#include "core/sandbox/preview.h"
 #include "crypto/digest.h"
 
 static bool same(struct str got, const char *want)
@@ -50,7 +49,7 @@ bool preview_has_derived(struct api *a, struct http_stream *s, const struct sand
 
 struct may preview_may_guest(struct api *a, struct http_stream *s, const struct sandbox *sb)
 {
-    const char *want = sandbox_preview_token(sb);
+    const char *want = sb->kept.preview_token;
     if (!want || brings(a, s, want) || preview_has_derived(a, s, sb))
         return (struct may){0};
     return (struct may){.status = 403, .say = "the token of its previews is missing or wrong"};

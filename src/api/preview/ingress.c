@@ -6,7 +6,6 @@
 #include "api/preview/preview.h"
 #include "api/req.h"
 #include "base/clock.h"
-#include "core/sandbox/preview.h"
 #include "core/sandbox/tunnel.h"
 #include "http/body.h"
 #include <stdio.h>
@@ -392,7 +391,7 @@ static void on_up(void *arg)
         fail_gone(g);
         return;
     }
-    put_request(g, sandbox_preview_mask_host(sb));
+    put_request(g, sb->kept.preview_mask_host);
     http_parser_init(&g->head, HTTP_RESPONSE, http_is(g->r.s, "HEAD") ? HTTP_NO_BODY : 0);
     g->head_init = true;
     flush(g);

@@ -90,16 +90,14 @@ int step_keep(struct sandbox *sb, const unsigned char key[RECIPE_KEY],
               void (*done)(void *arg, const struct err *e), void *arg, struct err *e)
 {
     struct core *c = sb->core;
-    char hex[2 * RECIPE_KEY + 1];
     struct keeping *k = xcalloc(1, sizeof *k);
     struct snapshot_spec how = {.expires_s = KEPT_S};
-    hex_encode(key, RECIPE_KEY, hex);
-    kv_set(&how.options, S(OPT_STEP), str_of(hex));
+    _Static_assert(sizeof how.step == 2 * RECIPE_KEY + 1, "a key in hex");
+    hex_encode(key, RECIPE_KEY, how.step);
     *k = (struct keeping){done, arg};
     int rc = c->cfg.build_cache_mib
                  ? snapshot_take(sb, &how, kept, k, e)
                  : err_set(e, E_UNSUPPORTED, "the build cache is off (HUTCH_BUILD_CACHE)");
-    kv_free(&how.options);
     if (rc)
         free(k);
     return rc;

@@ -19,9 +19,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define OPT_BASE "snapshot.base"
-#define OPT_LAST "snapshot.last"
-
 const struct map *snapshots(const struct core *c) { return &c->catalog->snapshots; }
 struct snapshot *snapshot_at(const struct core *c, const char *id)
 {
@@ -30,25 +27,18 @@ struct snapshot *snapshot_at(const struct core *c, const char *id)
 
 /* ---- sandboxes made of one --------------------------------------------------------------------------------------- */
 
-const char *sandbox_base(const struct sandbox *sb) { return kv_get(&sb->options, OPT_BASE); }
-const char *sandbox_last_snapshot(const struct sandbox *sb)
-{
-    return kv_get(&sb->options, OPT_LAST);
-}
+const char *sandbox_base(const struct sandbox *sb) { return sb->kept.base; }
+const char *sandbox_last_snapshot(const struct sandbox *sb) { return sb->kept.last; }
 
-const char *snapshot_tenant(const struct snapshot *s)
-{
-    const char *t = kv_get(&s->options, OPT_TENANT);
-    return t ? t : "";
-}
+const char *snapshot_tenant(const struct snapshot *s) { return s->tenant ? s->tenant : ""; }
 
-const char *snapshot_step(const struct snapshot *s) { return kv_get(&s->options, OPT_STEP); }
+const char *snapshot_step(const struct snapshot *s) { return *s->step ? s->step : NULL; }
 
 void sandbox_stands_on(struct sandbox *sb, const struct snapshot *s)
 {
-    kv_set(&sb->options, S(OPT_BASE), str_of(s->id));
-    kv_set(&sb->options, S(OPT_LAST),
-           str_of(s->deleted ? s->parent : s->id)); /* a fork's has no place in the tree */
+    kept_set(&sb->kept.base, s->id);
+    /* a fork's has no place in the tree */
+    kept_set(&sb->kept.last, s->deleted ? s->parent : s->id);
 }
 
 static int fixed(uint32_t *asked, uint32_t is, const char *what, struct err *e)
@@ -81,8 +71,8 @@ int snapshot_fit(const struct snapshot *s, struct sandbox_spec *spec, struct err
 
 static void snapshot_free(struct snapshot *s)
 {
-    free(s->name), free(s->template_name), free(s->path);
-    kv_free(&s->env), kv_free(&s->options), kv_free(&s->volumes);
+    free(s->name), free(s->template_name), free(s->path), free(s->tenant);
+    kv_free(&s->env), kv_free(&s->dialect), kv_free(&s->volumes);
     free(s);
 }
 
@@ -111,9 +101,10 @@ struct snapshot *snapshot_add(struct core *c, const struct snapshot *like)
     s->name = like->name ? xstrdup(like->name) : NULL;
     s->template_name = xstrdup(like->template_name);
     s->path = like->path ? xstrdup(like->path) : NULL;
-    s->env = s->options = s->volumes = (struct kv){0};
+    s->tenant = like->tenant ? xstrdup(like->tenant) : NULL;
+    s->env = s->dialect = s->volumes = (struct kv){0};
     kv_copy(&s->env, &like->env);
-    kv_copy(&s->options, &like->options);
+    kv_copy(&s->dialect, &like->dialect);
     stamp(c, s);
     map_set(&c->catalog->snapshots, s->id, s);
     use_template(s, 1);
@@ -158,9 +149,9 @@ struct snapshot *snapshot_new(struct sandbox *sb, const struct snapshot_spec *ho
     stamp(c, s);
     s->expires_ns = how->expires_s ? s->created_ns + (int64_t)how->expires_s * NS_PER_S : 0;
     kv_copy(&s->env, &sb->env);
-    kv_copy(&s->options, &how->options);
-    if (*sandbox_tenant(sb))
-        kv_set(&s->options, S(OPT_TENANT), str_of(sandbox_tenant(sb)));
+    kv_copy(&s->dialect, &how->dialect);
+    memcpy(s->step, how->step, sizeof s->step);
+    s->tenant = sb->kept.tenant ? xstrdup(sb->kept.tenant) : NULL;
     if (s->memory)
         snapshot_note_volumes(s, sb);
     map_set(&c->catalog->snapshots, s->id, s);

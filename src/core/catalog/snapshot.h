@@ -19,6 +19,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define SNAPSHOT_STEP 65 /* a build step's key in hex */
+
 struct snapshot {
     struct core *core;
     char id[22];
@@ -42,7 +44,9 @@ struct snapshot {
     int64_t downtime_ns; /* how long its sandbox stood still for it */
     int64_t used_ns;     /* of a step: wall; 0: not since the daemon started */
     struct kv env;       /* what its sandbox was created with */
-    struct kv options;   /* a dialect's own */
+    char *tenant;        /* whose it is (core/host/tenant.h); NULL: the operator's */
+    char step[SNAPSHOT_STEP]; /* see snapshot_step; "": it keeps none */
+    struct kv dialect;        /* of the dialect that took it; nobody else looks into it */
     struct kv
         volumes; /* with memory: those mounted in it; path -> how, and id (snapshot_volumes.c) */
 };
@@ -56,7 +60,8 @@ struct snapshot_spec {
     bool nameless;      /* a fork's: born deleted */
     uint32_t expires_s; /* 0: never */
     uint32_t keep_last; /* afterwards only so many nameless ones of this sandbox stay; 0: all */
-    struct kv options;  /* copied */
+    char step[SNAPSHOT_STEP]; /* of a build step; "": of none */
+    struct kv dialect;        /* copied */
 };
 /* The sandbox goes on; what it does meanwhile waits for as long as its memory and disk are copied. -1 + e: refused at once. */
 int snapshot_take(struct sandbox *sb, const struct snapshot_spec *how, snapshot_cb *done, void *arg,
@@ -92,7 +97,6 @@ size_t snapshot_list(struct core *c, const struct snapshot_filter *f, struct sna
 const char *sandbox_base(const struct sandbox *sb); /* the snapshot it stands on; NULL */
 const char *sandbox_last_snapshot(
     const struct sandbox *sb); /* the one it took last, or came from; NULL */
-#define OPT_STEP "build.step"
 const char *snapshot_step(
     const struct snapshot *
         s); /* the key of the build step that it keeps (core/build/step_cache.h); NULL. No list shows those */

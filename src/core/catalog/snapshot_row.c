@@ -16,7 +16,7 @@ static char *to_json(const struct snapshot *s)
 {
     struct buf b = {0};
     struct jw w;
-    auto_free char *env = kv_to_json(&s->env), *options = kv_to_json(&s->options),
+    auto_free char *env = kv_to_json(&s->env), *dialect = kv_to_json(&s->dialect),
                    *volumes = kv_to_json(&s->volumes);
     jw_init(&w, &b);
     jw_obj(&w);
@@ -40,7 +40,9 @@ static char *to_json(const struct snapshot *s)
     jw_kv_u64(&w, "disk_bytes", s->disk_bytes);
     jw_kv_i64(&w, "downtime_ns", s->downtime_ns);
     jw_kv_raw(&w, "env", str_of(env));
-    jw_kv_raw(&w, "options", str_of(options));
+    jw_kv_str(&w, "tenant", s->tenant);
+    jw_kv_str(&w, "step", *s->step ? s->step : NULL);
+    jw_kv_raw(&w, "dialect", str_of(dialect));
     jw_kv_raw(&w, "volumes", str_of(volumes));
     jw_end(&w);
     return buf_take(&b);
@@ -65,15 +67,33 @@ static int get_id(struct json *j, const char *key, char out[22], struct err *e)
     return 0;
 }
 
-static int get_kv(struct json *j, const char *key, struct kv *ret, struct err *e)
+/* What the map `options` held, which schema 5 and before had instead of these members. */
+static int get_options(struct snapshot *s, struct json *j, struct err *e)
 {
-    auto_buf text = {0};
-    struct json *o = json_get(j, key);
-    if (!o)
-        return 0;
-    json_dump(o, &text);
-    buf_putc(&text, 0);
-    return kv_from_json(ret, text.p, e);
+    struct kv old = {0};
+    int rc = kv_from_object(&old, json_get(j, "options"), e);
+    for (size_t i = 0; !rc && i < old.n; i++) {
+        const char *k = old.at[i].k, *v = old.at[i].v;
+        if (!strcmp(k, "tenant"))
+            s->tenant = xstrdup(v);
+        else if (!strcmp(k, "build.step"))
+            (void)snprintf(s->step, sizeof s->step, "%s", v);
+        else
+            kv_set(&s->dialect, str_of(k), str_of(v));
+    }
+    kv_free(&old);
+    return rc;
+}
+
+static int get_kept(struct snapshot *s, struct json *j, struct err *e)
+{
+    struct str tenant = {0}, step = {0};
+    if (json_str(j, "tenant", &tenant, false, e) || json_str(j, "step", &step, false, e) ||
+        kv_from_object(&s->dialect, json_get(j, "dialect"), e))
+        return -1;
+    s->tenant = tenant.p ? xstrdup(tenant.p) : NULL;
+    (void)snprintf(s->step, sizeof s->step, "%s", step.p ? step.p : "");
+    return 0;
 }
 
 int snapshot_from_json(struct snapshot *s, const char *text, struct err *e)
@@ -96,8 +116,9 @@ int snapshot_from_json(struct snapshot *s, const char *text, struct err *e)
         json_i64(j, "memory_bytes", 0, INT64_MAX, 0, &mem_bytes, e) ||
         json_i64(j, "disk_bytes", 0, INT64_MAX, 0, &disk_bytes, e) ||
         json_i64(j, "downtime_ns", 0, INT64_MAX, 0, &s->downtime_ns, e) ||
-        get_kv(j, "env", &s->env, e) || get_kv(j, "options", &s->options, e) ||
-        get_kv(j, "volumes", &s->volumes, e))
+        kv_from_object(&s->env, json_get(j, "env"), e) ||
+        (json_get(j, "options") ? get_options(s, j, e) : get_kept(s, j, e)) ||
+        kv_from_object(&s->volumes, json_get(j, "volumes"), e))
         return -1;
     if (!(s->tier = tier_find(tier.p)))
         return err_set(e, E_INVALID, "tier: unknown");

@@ -22,6 +22,13 @@
 #include <string.h>
 
 /* ---- identity ---- */
+static void put_inside(const struct sandbox *sb, const struct kv *from, struct kv *ret)
+{
+    for (size_t i = 0; i < from->n; i++) {
+        const char *v = from->at[i].v;
+        kv_set(ret, str_of(from->at[i].k), str_of(strcmp(v, "{sandbox}") ? v : sb->id));
+    }
+}
 void sandbox_environment(const struct sandbox *sb, struct kv *ret)
 {
     const struct template *t = template_at(sb->core, sb->template_id);
@@ -30,11 +37,7 @@ void sandbox_environment(const struct sandbox *sb, struct kv *ret)
     network_env(sb, ret);
     for (size_t i = 0; i < sb->env.n; i++)
         kv_set(ret, str_of(sb->env.at[i].k), str_of(sb->env.at[i].v));
-    for (size_t i = 0; i < sb->options.n; i++) {
-        const char *k = sb->options.at[i].k, *v = sb->options.at[i].v;
-        if (!strncmp(k, "env:", 4))
-            kv_set(ret, str_of(k + 4), str_of(strcmp(v, "{sandbox}") ? v : sb->id));
-    }
+    put_inside(sb, &sb->kept.inside_env, ret);
 }
 
 void sandbox_tell_identity(struct sandbox *sb, box_cb *cb, void *arg)
@@ -42,11 +45,7 @@ void sandbox_tell_identity(struct sandbox *sb, box_cb *cb, void *arg)
     struct template *t = template_at(sb->core, sb->template_id);
     struct kv env = {0}, files = {0};
     sandbox_environment(sb, &env);
-    for (size_t i = 0; i < sb->options.n; i++) {
-        const char *k = sb->options.at[i].k, *v = sb->options.at[i].v;
-        if (!strncmp(k, "file:", 5))
-            kv_set(&files, str_of(k + 5), str_of(strcmp(v, "{sandbox}") ? v : sb->id));
-    }
+    put_inside(sb, &sb->kept.inside_files, &files);
     /* the same after a takeover, another for every sandbox and every fork of one */
     char seed[80], machine_id[SHA256_HEX];
     (void)snprintf(seed, sizeof seed, "machine-id %s %s", sb->id, sb->token);

@@ -229,8 +229,7 @@ int sandbox_create(struct core *c, const struct sandbox_spec *asked, sandbox_cb 
     struct template *t = template_find(c, s->template ? s->template : "base", e);
     const struct tier *tier = s->tier ? s->tier : c->cfg.default_tier;
     if (!t || check_spec(c, s, t, tier, e) || volumes_check(c, s->volumes, s->nvolumes, e) ||
-        quota_admit(c, s->tenant ? s->tenant : kv_get(&s->options, OPT_TENANT),
-                    s->memory_mib ? s->memory_mib : c->cfg.def_memory_mib, NULL,
+        quota_admit(c, s->tenant, s->memory_mib ? s->memory_mib : c->cfg.def_memory_mib, NULL,
                     e)) /* last: it makes room */
         return -1;
     struct sandbox *sb = sandbox_new(c);
@@ -257,9 +256,8 @@ int sandbox_create(struct core *c, const struct sandbox_spec *asked, sandbox_cb 
     for (size_t i = 0; i < s->env.n; i++)
         kv_set(&sb->env, str_of(s->env.at[i].k), str_of(s->env.at[i].v));
     kv_copy(&sb->metadata, &s->metadata);
-    kv_copy(&sb->options, &s->options);
-    if (s->tenant && *s->tenant)
-        kv_set(&sb->options, S(OPT_TENANT), str_of(s->tenant));
+    kept_copy(&sb->kept, &s->kept);
+    kept_set(&sb->kept.tenant, s->tenant);
     if (from)
         sandbox_stands_on(sb, from);
     network_init(sb, s->network);

@@ -46,26 +46,6 @@ static void born(void *arg, struct sandbox *sb, const struct err *e)
         over(b.f);
 }
 
-/* What a dialect keeps comes along; a token opens one sandbox and is made anew; what was said of one sandbox once (…_once) stays with it. */
-static void copy_options(struct kv *to, const struct kv *from)
-{
-    for (size_t i = 0; i < from->n; i++) {
-        const char *k = from->at[i].k, *v = from->at[i].v;
-        size_t n = strlen(k);
-        unsigned char fresh[20];
-        char hex[41];
-        if (!strncmp(k, "snapshot.", 9) || !strncmp(k, "network", 7) ||
-            (n > 5 && !strcmp(k + n - 5, "_once")))
-            continue;
-        if (n > 6 && !strcmp(k + n - 6, "_token")) {
-            random_bytes(fresh, sizeof fresh);
-            hex_encode(fresh, sizeof fresh, hex);
-            v = hex;
-        }
-        kv_set(to, str_of(k), str_of(v));
-    }
-}
-
 static size_t list_volumes(const struct sandbox *sb, struct volume_mount *ret)
 {
     struct attachment *a;
@@ -88,6 +68,7 @@ static void bear(struct forking *f, const struct sandbox *sb, struct snapshot *s
                                 .idle_s = sb->life.idle_s,
                                 .on_idle = sb->life.on_idle,
                                 .lifetime_s = sb->life.lifetime_s,
+                                .tenant = sb->kept.tenant,
                                 .metadata = sb->metadata,
                                 .volumes = volumes};
     spec.nvolumes = list_volumes(sb, volumes);
@@ -98,7 +79,7 @@ static void bear(struct forking *f, const struct sandbox *sb, struct snapshot *s
         struct err e;
         *b = (struct birth){f, i};
         network_copy(sb, &net);
-        copy_options(&spec.options, &sb->options); /* for each: tokens are its own */
+        kept_fork(&spec.kept, &sb->kept); /* for each: tokens are its own */
         spec.network = &net;
         if (sandbox_create(f->core, &spec, born, b, &e)) {
             f->child[i].err = e;
@@ -106,7 +87,7 @@ static void bear(struct forking *f, const struct sandbox *sb, struct snapshot *s
             f->waiting--;
         }
         network_spec_free(&net);
-        kv_free(&spec.options);
+        kept_free(&spec.kept);
         spec.network = NULL;
     }
 }

@@ -61,10 +61,10 @@ static void keep(struct network_change *g, struct sandbox *sb)
 {
     network_delete(sb->net);
     sb->net = take_ptr(&g->next);
-    kv_set(&sb->options, S(NETWORK_OPT), str_of(sb->net->text));
+    kept_set(&sb->kept.policy, sb->net->text);
     network_keep_ca(sb);
     if (g->env && !(g->trusted && is_live(sb)))
-        kv_set(&sb->options, S(NETWORK_OPT_DUE), S("1"));
+        sb->kept.network_due = true;
     sandbox_store(sb, NULL, NULL);
     auto_buf b = {0};
     struct jw w;
@@ -96,7 +96,7 @@ static void wake_trusted(void *arg, const struct err *e)
         log_warn("sandbox %s: network: %s", w.id,
                  e->msg); /* the next time it wakes up it is tried again */
     else if (sb && is_live(sb)) {
-        kv_set(&sb->options, S(NETWORK_OPT_DUE), S(""));
+        sb->kept.network_due = false;
         sandbox_store(sb, NULL, NULL);
         sandbox_tell_identity(sb, env_set, NULL);
     }
@@ -106,9 +106,8 @@ static void wake_trusted(void *arg, const struct err *e)
 
 bool network_wake(struct sandbox *sb, void (*cb)(void *arg), void *arg)
 {
-    const char *due = kv_get(&sb->options, NETWORK_OPT_DUE);
     struct err e;
-    if (!due || !*due || !is_live(sb))
+    if (!sb->kept.network_due || !is_live(sb))
         return false;
     struct waking *w = xcalloc(1, sizeof *w);
     *w = (struct waking){.core = sb->core, .cb = cb, .arg = arg};

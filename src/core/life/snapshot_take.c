@@ -128,7 +128,7 @@ void taking_stored(void *arg, const struct err *e)
     }
     fault("snapshot.stored");
     if (sb && !k->nameless) {
-        kv_set(&sb->options, S("snapshot.last"), str_of(k->id));
+        kept_set(&sb->kept.last, k->id);
         sandbox_store(sb, NULL, NULL);
     }
     saving_free(k->saving);
@@ -217,7 +217,7 @@ static void try_again(void *arg, struct sandbox *sb, const struct err *e)
         err_set(&why, E_GONE, "sandbox %s ended", l.id);
     if (!sb || snapshot_take(sb, &l.how, l.done, l.arg, &why))
         l.done(l.arg, NULL, &why);
-    kv_free(&l.how.options);
+    kv_free(&l.how.dialect);
     free(l.name);
 }
 
@@ -239,8 +239,8 @@ int snapshot_take(struct sandbox *sb, const struct snapshot_spec *asked, snapsho
                             .done = done,
                             .arg = arg};
         memcpy(l->id, sb->id, sizeof l->id);
-        l->how.options = (struct kv){0};
-        kv_copy(&l->how.options, &how.options);
+        l->how.dialect = (struct kv){0};
+        kv_copy(&l->how.dialect, &how.dialect);
         transit_wait(sb->transit, try_again, l, true);
         return 0;
     }

@@ -18,8 +18,6 @@
 #define CA_DAYS 3650
 #define LATER_NS \
     (20 * NS_PER_MS) /* after a create, so that it does not pay for the log of a closed sandbox */
-#define OPT_CERT "network.ca"
-#define OPT_KEY  "network.ca_key" /* sealed */
 
 enum policy_mode network_mode(const struct sandbox *sb) { return policy_mode(sb->net->policy); }
 
@@ -47,17 +45,17 @@ int network_need_ca(struct sandbox *sb, struct network *n, struct err *e)
 void network_keep_ca(struct sandbox *sb)
 {
     auto_buf sealed = {0};
-    const char *had = kv_get(&sb->options, OPT_CERT);
+    const char *had = sb->kept.ca_cert;
     if (!sb->net->ca_cert || (had && !strcmp(had, sb->net->ca_cert)))
         return;
     secret_seal(sb->core, sb->id, sb->net->ca_key, &sealed);
-    kv_set(&sb->options, S(OPT_CERT), str_of(sb->net->ca_cert));
-    kv_set(&sb->options, S(OPT_KEY), str_of(sealed.p));
+    kept_set(&sb->kept.ca_cert, sb->net->ca_cert);
+    kept_set(&sb->kept.ca_key, sealed.p);
 }
 
 void network_load_ca(struct sandbox *sb, struct network *n)
 {
-    const char *cert = kv_get(&sb->options, OPT_CERT), *sealed = kv_get(&sb->options, OPT_KEY);
+    const char *cert = sb->kept.ca_cert, *sealed = sb->kept.ca_key;
     struct buf key = {0};
     struct err e;
     if (!cert || !sealed)
@@ -178,14 +176,14 @@ void network_init(struct sandbox *sb, const struct network_spec *s)
 {
     timer_init(&sb->net_later, sb->core->loop, enforce_now, sb);
     sb->net = network_new(sb->core, s && s->text ? s->text : "{\"mode\":\"none\"}");
-    kv_set(&sb->options, S(NETWORK_OPT), str_of(sb->net->text));
+    kept_set(&sb->kept.policy, sb->net->text);
     if (s)
         network_keep_values(sb, &s->values);
 }
 
 void network_load(struct sandbox *sb)
 {
-    const char *text = kv_get(&sb->options, NETWORK_OPT);
+    const char *text = sb->kept.policy;
     timer_init(&sb->net_later, sb->core->loop, enforce_now, sb);
     sb->net = network_new(sb->core, text ? text : "{\"mode\":\"none\"}");
     network_load_ca(sb, sb->net);

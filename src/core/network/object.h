@@ -6,11 +6,6 @@
 #include "core/network/network.h"
 #include "core/network/preset.h"
 
-/* Among a sandbox's options: */
-#define NETWORK_OPT "network" /* the client's form */
-#define NETWORK_OPT_DUE \
-    "network.due" /* "1": the certificate and the environment that go with it are still to be brought in */
-
 struct network {
     char *text;            /* the client's form, checked */
     struct policy *policy; /* the same without presets */

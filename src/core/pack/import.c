@@ -135,10 +135,9 @@ static void add_row(struct pack_import *im, unsigned i, const char *template_id)
     }
     if (own && kv_from_json(&like.env, p->env, &im->err))
         log_warn("snapshot %s: %s", like.id, im->err.msg); /* the manifest was checked */
-    if (*im->tenant)
-        kv_set(&like.options, S("tenant"), str_of(im->tenant));
+    like.tenant = *im->tenant ? im->tenant : NULL;
     snapshot_store(snapshot_add(im->core, &like), row_stored, im);
-    kv_free(&like.env), kv_free(&like.options);
+    kv_free(&like.env);
 }
 
 static void add_rows(struct pack_import *im, const char *template_id)

@@ -4,8 +4,6 @@
 #include "core/box/box.h"
 #include "core/sandbox/sandbox.h"
 
-#define OPT_TENANT "tenant" /* in options: whose a sandbox or a snapshot is */
-
 /* All of them. */
 void sandboxes_init(struct core *c);
 void sandboxes_free(struct core *c);

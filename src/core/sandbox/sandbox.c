@@ -82,7 +82,7 @@ const char *sandbox_boundary(const struct sandbox *sb)
 static void store_row(struct sandbox *sb, bool durable, store_done *done, void *arg)
 {
     char *env = kv_to_json(&sb->env), *meta = kv_to_json(&sb->metadata),
-         *options = kv_to_json(&sb->options), *life = life_to_json(&sb->life);
+         *kept = kept_to_json(&sb->kept), *life = life_to_json(&sb->life);
     struct sandbox_row r = {
         .id = sb->id,
         .name = sb->name,
@@ -104,7 +104,7 @@ static void store_row(struct sandbox *sb, bool durable, store_done *done, void *
         .end_message = sb->end_message,
         .env_json = env,
         .metadata_json = meta,
-        .network_json = options,
+        .kept_json = kept,
         .generation = (int64_t)sb->generation,
         .token = sb->token,
         .start_path = sb->start_path,
@@ -117,7 +117,7 @@ static void store_row(struct sandbox *sb, bool durable, store_done *done, void *
     store_put_sandbox(sb->core->store, &r, done, arg);
     free(env);
     free(meta);
-    free(options);
+    free(kept);
     free(life);
 }
 void sandbox_store(struct sandbox *sb, store_done *done, void *arg)
@@ -272,7 +272,7 @@ static void bury(void *arg)
     struct sandbox *sb = arg;
     free(sb->name), free(sb->template_name), free(sb->end_message), free(sb->start_path),
         free(sb->kernel);
-    kv_free(&sb->env), kv_free(&sb->metadata), kv_free(&sb->options);
+    kv_free(&sb->env), kv_free(&sb->metadata), kept_free(&sb->kept);
     sb->core->on->sandbox_buried(sb);
     free(sb);
 }
@@ -314,8 +314,7 @@ bool sandbox_has_files(const struct sandbox *sb)
 
 const char *sandbox_tenant(const struct sandbox *sb)
 {
-    const char *t = kv_get(&sb->options, OPT_TENANT);
-    return t ? t : "";
+    return sb->kept.tenant ? sb->kept.tenant : "";
 }
 int sandbox_rename(struct sandbox *sb, const char *name, struct err *e)
 {
@@ -334,9 +333,9 @@ int sandbox_rename(struct sandbox *sb, const char *name, struct err *e)
     return 0;
 }
 
-void sandbox_set_option(struct sandbox *sb, const char *key, const char *value)
+void sandbox_keep(struct sandbox *sb, const char *key, const char *value)
 {
-    kv_set(&sb->options, str_of(key), str_of(value));
+    kv_set(&sb->kept.dialect, str_of(key), str_of(value));
     sandbox_store(sb, NULL, NULL);
 }
 
@@ -386,7 +385,8 @@ struct sandbox *sandbox_adopt_row(struct core *c, const void *row)
         log_warn("sandbox %s: its stored policy is damaged: %s", sb->id, e.msg);
     if (kv_from_json(&sb->env, r->env_json, &e) ||
         kv_from_json(&sb->metadata, r->metadata_json, &e) ||
-        kv_from_json(&sb->options, r->network_json, &e))
+        (r->kept_json ? kept_from_json(&sb->kept, r->kept_json, &e)
+                      : kept_from_options(&sb->kept, r->options_json, &e)))
         log_warn("sandbox %s: its stored maps are damaged: %s", sb->id, e.msg);
     c->on->sandbox_loaded(sb);
     sandbox_enter(sb);

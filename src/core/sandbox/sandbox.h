@@ -7,7 +7,7 @@
 #include "base/str.h"
 #include "core/host/reason.h"
 #include "core/sandbox/activity.h"
-#include "json/kv.h"
+#include "core/sandbox/kept.h"
 #include "core/sandbox/life.h"
 #include "core/sandbox/state.h"
 #include "loop/loop.h"
@@ -32,12 +32,12 @@ struct sandbox_spec {
     unsigned copies;    /* it is one of so many that are made of it at once; 0: one */
     bool asleep;        /* START and READY of its template do not run: it is only looked at */
     const char *name;   /* NULL: none */
-    const char *tenant; /* whose it is (core/host/tenant.h); NULL: nobody's, or as options say */
+    const char *tenant; /* whose it is (core/host/tenant.h); NULL: nobody's */
     const struct tier *tier;                              /* NULL: the operator's default */
     uint32_t cpu_millis, memory_mib, disk_mib, timeout_s; /* 0: default */
     enum on_timeout on_timeout;
     struct kv env, metadata;            /* copied */
-    struct kv options;                  /* copied; see struct sandbox */
+    struct kept kept;                   /* what kept_copy() copies */
     const struct volume_mount *volumes; /* core/volume/volume.h */
     size_t nvolumes;
     const struct network_spec *network; /* core/network/network.h; NULL: none */
@@ -60,9 +60,7 @@ struct sandbox {
     enum end_reason end_reason;
     char *end_message;
     struct kv env, metadata;
-    /* What a dialect keeps with the row. "env:K" sets K over every other source, "file:/path" is written before user code
-     * runs; a value "{sandbox}" stands for the id. Other keys are the dialect's own. */
-    struct kv options;
+    struct kept kept;
     uint64_t generation;
     char token[41];
     char *start_path, *kernel; /* "pool", "6.1.0-…" */
@@ -110,8 +108,7 @@ void sandbox_set_idle(struct sandbox *sb, uint32_t seconds /* 0: never */, enum 
 int64_t sandbox_lifetime_end(const struct sandbox *sb); /* wall; INT64_MAX: none */
 const char *sandbox_tenant(const struct sandbox *sb);   /* "": the operator's */
 int sandbox_rename(struct sandbox *sb, const char *name /* NULL: none */, struct err *e);
-void sandbox_set_option(struct sandbox *sb, const char *key,
-                        const char *value); /* of the dialect's own kind */
+void sandbox_keep(struct sandbox *sb, const char *key, const char *value); /* in kept.dialect */
 void sandbox_set_on_timeout(struct sandbox *sb, enum on_timeout what);
 int sandbox_set_metadata(struct sandbox *sb, const struct kv *m, struct err *e);
 /* The channel of a running sandbox; NULL + typed error (not running, gone, …) otherwise. */

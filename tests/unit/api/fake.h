@@ -204,7 +204,7 @@ int64_t sandbox_lifetime_end(const struct sandbox *sb) { (void)sb; return INT64_
 int sandbox_set_timeout(struct sandbox *sb, uint32_t s, struct err *e) { (void)e; sb->timeout_s = s; return 0; }
 const char *sandbox_tenant(const struct sandbox *sb) { (void)sb; return "owner"; }
 int sandbox_rename(struct sandbox *sb, const char *name, struct err *e) { (void)sb; return name && !strcmp(name, "taken") ? err_set(e, E_CONFLICT, "taken") : 0; }
-void sandbox_set_option(struct sandbox *sb, const char *k, const char *v) { kv_set(&sb->options, str_of(k), str_of(v)); }
+void sandbox_keep(struct sandbox *sb, const char *k, const char *v) { kv_set(&sb->kept.dialect, str_of(k), str_of(v)); }
 struct agent *sandbox_agent(struct sandbox *sb, struct err *e)
 {
     if (sb->state == SB_RUNNING)
@@ -574,7 +574,7 @@ const struct tenants *core_tenants(const struct core *c)
     (void)c;
     return &all;
 }
-const char *sandbox_base(const struct sandbox *sb) { return kv_get(&sb->options, "snapshot.base"); }
+const char *sandbox_base(const struct sandbox *sb) { return sb->kept.base; }
 void fork_undo(struct core *c, const struct fork_child *child, unsigned n) { (void)c, (void)child, (void)n; }
 int sandbox_fork(struct sandbox *sb, const struct fork_spec *how, fork_cb *done, void *arg, struct err *e)
 {
@@ -1019,7 +1019,7 @@ static inline void fx_free(struct fx *x) /* nothing may be left behind: the leak
     loop_free(x->core.loop);
     buf_free(&x->in);
     buf_free(&T.sent), buf_free(&E.code), buf_free(&E.env);
-    kv_free(&x->core.sb.options);
+    kept_free(&x->core.sb.kept);
     struct buf *all[] = {&F.argv, &F.env, &F.input, &F.cwd, &F.tag, &F.user, &F.pieces, &F.path, &F.recipe, &F.upload, &F.create.name, &F.create.metadata};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         buf_free(all[i]);

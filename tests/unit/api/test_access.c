@@ -2,7 +2,6 @@
 #include "api/e2b/access.h"
 #include "api/e2b/e2b.h"
 #include "api/preview/preview.h"
-#include "core/sandbox/preview.h"
 #include "api/e2b/signature.h"
 #include "fake.h"
 
@@ -97,7 +96,7 @@ TEST(interpreter, contexts_take_the_token_that_the_sdks_send_there)
     traffic[0] ^= 1;
     snprintf(head, sizeof head, "E2b-Traffic-Access-Token: %s\r\n", traffic);
     CHECK_INT(contexts(x, head), 401);
-    kv_set(&x->core.sb.options, S(OPT_PREVIEW_TOKEN), S("visitors")); /* `hutch url` tells it: for ports, not for contexts */
+    kept_set(&x->core.sb.kept.preview_token, "visitors"); /* `hutch url` tells it: for ports, not for contexts */
     CHECK_INT(contexts(x, "E2b-Traffic-Access-Token: visitors\r\n"), 401);
     CHECK_INT(contexts(x, OK_TOKEN), 403);
     CHECK_INT(contexts(x, OK_TOKEN "E2b-Traffic-Access-Token: visitors\r\n"), 200);
@@ -125,7 +124,8 @@ TEST(envd, asks_for_the_same)
 TEST(envd, one_that_was_made_insecure_asks_too)
 {
     struct fx *x = box();
-    kv_set(&x->core.sb.options, S("e2b.insecure"), S("true")); /* as earlier versions kept it */
+    kv_set(&x->core.sb.kept.dialect, S("e2b.insecure"),
+           S("true")); /* as earlier versions kept it */
     CHECK_INT(ask(x, "GET", 49983, "/envs", ""), 401);
     CHECK_INT(execute(x, ""), 401);
     fx_free(x);
@@ -199,7 +199,7 @@ TEST(doors, nobody_is_woken_without_a_credential)
     CHECK_INT(ask(x, "GET", 8080, "/", ""), 0); /* its ports are public: that is what auto_resume is for */
     CHECK_INT(F.wakes, 2);
     not_woken(x);
-    kv_set(&x->core.sb.options, S(OPT_PREVIEW_TOKEN), S("visitors"));
+    kept_set(&x->core.sb.kept.preview_token, "visitors");
     CHECK_INT(ask(x, "GET", 8080, "/", ""), 403);
     CHECK_INT(F.wakes, 2);
     fx_free(x);

@@ -1,7 +1,6 @@
 /* A toy dialect: the smallest there is. It proves what ARCHITECTURE says about adding one, and that
  * those that are there do not notice. */
 #include "api/req.h"
-#include "core/sandbox/preview.h"
 #include "fake.h"
 
 static struct {
@@ -221,8 +220,8 @@ TEST(dialect, serves_a_port_of_sandboxes)
     HAS(x, "toy port\n");
     ask(x, "GET", "/fails", "Host: 4444-" ID ".preview.example\r\nX-Toy-Token: right\r\n", NULL);
     HAS(x, "toy says conflict");
-    kv_set(&x->core.sb.options, S(OPT_PREVIEW_TOKEN),
-           S("secret")); /* and its header takes tokens of previews */
+    kept_set(&x->core.sb.kept.preview_token,
+             "secret"); /* and its header takes tokens of previews */
     ask(x, "GET", "/", "Host: 3000-" ID ".preview.example\r\n", NULL);
     HAS(x, "HTTP/1.1 403");
     HAS(x, "X-Toy-Preview");
@@ -258,20 +257,6 @@ TEST(table, is_in_order)
                   i == ndialects - 1); /* the last, and no other, takes what is left */
     }
     CHECK(strlen(api_key_prefix()) + 41 <= AUTH_PLAIN);
-}
-
-TEST(preview, options_of_the_version_before_are_read)
-{
-    struct sandbox sb = {0};
-    CHECK(!sandbox_preview_token(&sb) && !sandbox_preview_mask_host(&sb));
-    kv_set(&sb.options, S("other.traffic_tokens"), S("no"));
-    kv_set(&sb.options, S("e2b.traffic_token"), S("old"));
-    kv_set(&sb.options, S("e2b.mask_host"), S("host"));
-    CHECK_STR(sandbox_preview_token(&sb), "old");
-    CHECK_STR(sandbox_preview_mask_host(&sb), "host");
-    kv_set(&sb.options, S(OPT_PREVIEW_TOKEN), S("new"));
-    CHECK_STR(sandbox_preview_token(&sb), "new");
-    kv_free(&sb.options);
 }
 
 TEST_MAIN

@@ -3,7 +3,6 @@
 #include "api/e2b/control/sandboxes.h"
 #include "api/e2b/e2b.h"
 #include "api/preview/preview.h"
-#include "core/sandbox/preview.h"
 #include "crypto/digest.h"
 #include "fake.h"
 
@@ -391,14 +390,14 @@ TEST(api, one_key_makes_one_sandbox)
     create_with(x, "a-1", body);
     CHECK(F.create.cb != NULL);
     F.create.cb(F.create.arg, &x->core.sb, NULL);
-    kv_set(&x->core.sb.options, S("e2b.create_key_once"), S("a-1"));
-    kv_set(&x->core.sb.options, S("e2b.create_body_once"), S("7ec65e51c1db24fd8d7fe33d85fcfd5eb00e6e08bf6a6a4ba8c8bf14e4d0e2a0"));
+    kv_set(&x->core.sb.kept.dialect, S("e2b.create_key_once"), S("a-1"));
+    kv_set(&x->core.sb.kept.dialect, S("e2b.create_body_once"), S("7ec65e51c1db24fd8d7fe33d85fcfd5eb00e6e08bf6a6a4ba8c8bf14e4d0e2a0"));
     create_with(x, "a-1", body); /* not the hash of this one */
     HAS(x, "HTTP/1.1 422");
     HAS(x, "\"error_code\":\"idempotency_request_mismatch\"");
     char hash[65];
     sha256_hex(body, strlen(body), hash);
-    kv_set(&x->core.sb.options, S("e2b.create_body_once"), str_of(hash));
+    kv_set(&x->core.sb.kept.dialect, S("e2b.create_body_once"), str_of(hash));
     create_with(x, "a-1", body);
     CHECK(F.create.cb == NULL);
     HAS(x, "HTTP/1.1 201");
@@ -450,15 +449,15 @@ TEST(api, network_is_translated)
 TEST(api, network_update_replaces_egress_and_keeps_ingress)
 {
     struct fx *x = fx_new();
-    kv_set(&x->core.sb.options, S("e2b.network"), S("{\"allowPublicTraffic\":false,\"denyOut\":[\"1.1.1.1\"]}"));
+    kv_set(&x->core.sb.kept.dialect, S("e2b.network"), S("{\"allowPublicTraffic\":false,\"denyOut\":[\"1.1.1.1\"]}"));
     fx_begin(x, "PUT", "/sandboxes/" ID "/network", "{\"rules\":{\"a.org\":[{\"transform\":{\"headers\":{\"X\":\"hidden-value\"}}}]}}");
     fx_turn(x, 5);
     CHECK(F.network.cb != NULL);
     F.network.cb(F.network.arg, NULL, 0);
     fx_until(x, "\r\n\r\n");
     HAS(x, "HTTP/1.1 204");
-    CHECK_STR(kv_get(&x->core.sb.options, "e2b.network"), "{\"allowPublicTraffic\":false,\"rules\":{\"a.org\":[{\"transform\":{\"headers\":{\"X\":\"********\"}}}]}}");
-    kv_free(&x->core.sb.options);
+    CHECK_STR(kv_get(&x->core.sb.kept.dialect, "e2b.network"), "{\"allowPublicTraffic\":false,\"rules\":{\"a.org\":[{\"transform\":{\"headers\":{\"X\":\"********\"}}}]}}");
+    kv_free(&x->core.sb.kept.dialect);
     fx_free(x);
 }
 TEST(api, create_refusals)
@@ -761,8 +760,8 @@ TEST(traffic, a_browser_gets_a_page)
 TEST(traffic, private_ports_need_their_token)
 {
     struct fx *x = fx_new();
-    kv_set(&x->core.sb.options, S(OPT_PREVIEW_TOKEN), S("secret"));
-    kv_set(&x->core.sb.options, S(OPT_PREVIEW_MASK_HOST), S("app:${PORT}"));
+    kept_set(&x->core.sb.kept.preview_token, "secret");
+    kept_set(&x->core.sb.kept.preview_mask_host, "app:${PORT}");
     traffic(x, "GET / HTTP/1.1\r\nHost: localhost\r\n" TO "E2b-Traffic-Access-Token: wrong!\r\n\r\n");
     fx_read(x);
     HAS(x, "HTTP/1.1 403");

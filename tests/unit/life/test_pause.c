@@ -312,8 +312,9 @@ TEST(fork, makes_children_of_one_moment)
     {
         world_begin(t);
         struct sandbox *sb = made(&(struct sandbox_spec){.on_timeout = ON_TIMEOUT_PAUSE});
-        kv_set(&sb->options, S("preview_token"), S("secret"));
-        kv_set(&sb->options, S("said_once"), S("x"));
+        kept_set(&sb->kept.preview_token, "secret");
+        kv_set(&sb->kept.dialect, S("said_once"), S("x"));
+        kv_set(&sb->kept.dialect, S("said"), S("y"));
         struct got g[2] = {0};
         struct err e;
         for (int i = 0; i < 2; i++)
@@ -330,8 +331,9 @@ TEST(fork, makes_children_of_one_moment)
                 continue;
             CHECK_INT(child->on_timeout, ON_TIMEOUT_PAUSE);
             CHECK(strcmp(child->token, sb->token));
-            CHECK(strcmp(kv_get(&child->options, "preview_token"), "secret"));
-            CHECK(!kv_get(&child->options, "said_once"));
+            CHECK(strcmp(child->kept.preview_token, "secret"));
+            CHECK(!kv_get(&child->kept.dialect, "said_once"));
+            CHECK_STR(kv_get(&child->kept.dialect, "said"), "y");
         }
         CHECK(sandbox_fork(sb, &(struct fork_spec){.count = 0}, on_fork, NULL, &e));
         CHECK_INT(e.code, E_INVALID);

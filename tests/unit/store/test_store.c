@@ -59,7 +59,7 @@ static struct sandbox_row full_row(const char *id)
         .cpu_millis = 1500, .memory_mib = 512, .disk_mib = 4096, .timeout_s = 300, .on_timeout = "kill",
         .created_wall_ns = INT64_C(1700000000123456789), .started_wall_ns = 2, .expires_wall_ns = 3, .ended_wall_ns = 4,
         .end_reason = "oom", .end_message = "it's \"full\"; DROP TABLE sandboxes;--", .env_json = "{\"A\":\"b\"}",
-        .metadata_json = "{\"k\":\"\xc3\xa4\"}", .network_json = "{}", .generation = 7, .token = "tok", .start_path = "pool",
+        .metadata_json = "{\"k\":\"\xc3\xa4\"}", .kept_json = "{}", .generation = 7, .token = "tok", .start_path = "pool",
         .start_ns = 2100000, .kernel = "6.1", .boot_id = "boot", .life_json = "{\"paused\":\"disk\"}"};
 }
 
@@ -77,7 +77,7 @@ static int see_sandbox(void *arg, const struct sandbox_row *r)
         SAME_I(cpu_millis); SAME_I(memory_mib); SAME_I(disk_mib); SAME_I(timeout_s);
         SAME_T(on_timeout);
         SAME_I(created_wall_ns); SAME_I(started_wall_ns); SAME_I(expires_wall_ns); SAME_I(ended_wall_ns);
-        SAME_T(end_reason); SAME_T(end_message); SAME_T(env_json); SAME_T(metadata_json); SAME_T(network_json);
+        SAME_T(end_reason); SAME_T(end_message); SAME_T(env_json); SAME_T(metadata_json); SAME_T(kept_json);
         SAME_I(generation); SAME_I(start_ns);
         SAME_T(token); SAME_T(start_path); SAME_T(kernel); SAME_T(boot_id); SAME_T(life_json);
     } else {

@@ -31,7 +31,7 @@ static struct sandbox *made_with(struct core *c, struct str key)
         if (!n || n == SIZE_MAX)
             break;
         for (size_t i = 0; i < n; i++) {
-            const char *has = kv_get(&page[i]->options, OPT_KEY);
+            const char *has = kv_get(&page[i]->kept.dialect, OPT_KEY);
             if (has && str_eqz(key, has))
                 return page[i];
         }
@@ -61,7 +61,7 @@ bool e2b_idempotent(struct http_stream *s, struct api *a, const char *body, size
         kv_set(opt, S(OPT_BODY), str_of(hash));
         return false;
     }
-    const char *first = kv_get(&sb->options, OPT_BODY);
+    const char *first = kv_get(&sb->kept.dialect, OPT_BODY);
     if (!first || strcmp(first, hash)) {
         e2b_problem_code(s, 422, "idempotency_request_mismatch",
                          "this Idempotency-Key was used with another request; use a new key");
@@ -76,4 +76,4 @@ bool e2b_idempotent(struct http_stream *s, struct api *a, const char *body, size
     return true;
 }
 
-bool e2b_has_key(const struct sandbox *sb) { return kv_get(&sb->options, OPT_KEY) != NULL; }
+bool e2b_has_key(const struct sandbox *sb) { return kv_get(&sb->kept.dialect, OPT_KEY) != NULL; }

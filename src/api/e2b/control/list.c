@@ -153,8 +153,8 @@ static int read_query(struct http_stream *s, struct query *q, struct buf *templa
 
 static bool template_matches(const struct sandbox *sb, const char *want)
 {
-    const char *id = kv_get(&sb->options, "e2b.template"),
-               *alias = kv_get(&sb->options, "e2b.alias");
+    const char *id = kv_get(&sb->kept.dialect, "e2b.template"),
+               *alias = kv_get(&sb->kept.dialect, "e2b.alias");
     const char *slash = strchr(want, '/');
     if (slash && !strncmp(want, E2B_NAMESPACE "/", sizeof E2B_NAMESPACE))
         want = slash + 1;

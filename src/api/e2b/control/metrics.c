@@ -121,7 +121,7 @@ static void tick(void *arg)
                   NS_PER_S; /* with many, whoever had a turn waits for the others */
     for (size_t i = 0; n <= IN_FLIGHT * 16 && i < n && asked < IN_FLIGHT; i++) {
         const struct e2b_history *h = map_get(&x->metrics, some[i]->id);
-        if (kv_get(&some[i]->options, "e2b") &&
+        if (kv_get(&some[i]->kept.dialect, "e2b") &&
             (!h || !h->last_mono || clock_mono() - h->last_mono > due))
             asked += ask(x, some[i], NULL);
     }

@@ -6,7 +6,6 @@
 #include "api/e2b/e2b.h"
 #include "base/cleanup.h"
 #include "core/network/network.h"
-#include "core/sandbox/preview.h"
 #include "crypto/digest.h"
 #include "gate/ip.h"
 #include <stdio.h>
@@ -250,7 +249,7 @@ static bool host_mask_ok(struct str v)
     return v.n > 0 && v.n < 256;
 }
 
-static int read_ingress(struct json *net, struct kv *opt, struct err *e)
+static int read_ingress(struct json *net, struct kept *k, struct err *e)
 {
     struct str mask = {0};
     bool public;
@@ -260,16 +259,16 @@ static int read_ingress(struct json *net, struct kv *opt, struct err *e)
     if (mask.p && !host_mask_ok(mask))
         return err_set(e, E_INVALID, "network.maskRequestHost: not a host name");
     if (mask.p)
-        kv_set(opt, S(OPT_PREVIEW_MASK_HOST), mask);
+        kept_set(&k->preview_mask_host, mask.p);
     if (!public) {
         char token[41];
         token_make("", 20, token);
-        kv_set(opt, S(OPT_PREVIEW_TOKEN), str_of(token));
+        kept_set(&k->preview_token, token);
     }
     return 0;
 }
 
-int e2b_network_read(struct api *a, struct json *j, struct kv *opt, struct network_spec *ret,
+int e2b_network_read(struct api *a, struct json *j, struct kept *k, struct network_spec *ret,
                      struct err *e)
 {
     struct json *net = NULL;
@@ -278,13 +277,13 @@ int e2b_network_read(struct api *a, struct json *j, struct kv *opt, struct netwo
         json_obj(j, "network", &net, false, e))
         return -1;
     if (json_get(j, "allow_internet_access"))
-        kv_set(opt, S("e2b.internet"), internet ? S("true") : S("false"));
+        kv_set(&k->dialect, S("e2b.internet"), internet ? S("true") : S("false"));
     if (net) {
         auto_buf text = {0};
-        if (read_ingress(net, opt, e))
+        if (read_ingress(net, k, e))
             return -1;
         e2b_network_text(net, net, &text);
-        kv_set(opt, S("e2b.network"), (struct str){text.p, text.n});
+        kv_set(&k->dialect, S("e2b.network"), (struct str){text.p, text.n});
     }
     return e2b_policy_read(a, net, internet, ret, e);
 }
@@ -315,8 +314,8 @@ static void on_changed(void *arg, const struct err *e, uint64_t cut)
         return;
     }
     if (sb) {
-        sandbox_set_option(sb, "e2b.network", g->text);
-        sandbox_set_option(sb, "e2b.internet", g->internet);
+        sandbox_keep(sb, "e2b.network", g->text);
+        sandbox_keep(sb, "e2b.internet", g->internet);
     }
     char say[NETWORK_LIMITED_TEXT];
     if (sb && network_limited(sb, say))
@@ -340,7 +339,7 @@ static void on_network(struct http_stream *s, void *arg, const char *p, size_t n
         api_fail(s, &e, ABOUT_REQUEST);
         return;
     }
-    const char *old = kv_get(&sb->options, "e2b.network");
+    const char *old = kv_get(&sb->kept.dialect, "e2b.network");
     auto_json had = old ? json_parse_obj(old, strlen(old), NULL) : NULL;
     struct buf text = {0};
     e2b_network_text(had, j, &text);

@@ -16,12 +16,12 @@
 /* ---- rendering ---- */
 static const char *template_of(const struct sandbox *sb)
 {
-    const char *id = kv_get(&sb->options, "e2b.template");
+    const char *id = kv_get(&sb->kept.dialect, "e2b.template");
     return id ? id : sb->template_id;
 }
 static const char *alias_of(const struct sandbox *sb)
 {
-    const char *alias = kv_get(&sb->options, "e2b.alias");
+    const char *alias = kv_get(&sb->kept.dialect, "e2b.alias");
     return alias ? alias : sb->template_name;
 }
 
@@ -63,8 +63,8 @@ void e2b_reply_sandbox(struct http_stream *s, struct api *a, int status, const s
 void put_listed(struct jw *w, const struct sandbox *sb, bool detail)
 {
     bool paused = sb->state == SB_PAUSED || sb->state == SB_PAUSING;
-    const char *net = kv_get(&sb->options, "e2b.network"),
-               *internet = kv_get(&sb->options, "e2b.internet");
+    const char *net = kv_get(&sb->kept.dialect, "e2b.network"),
+               *internet = kv_get(&sb->kept.dialect, "e2b.internet");
     jw_obj(w);
     jw_kv_str(w, "sandboxID", sb->id);
     jw_kv_str(w, "templateID", template_of(sb));
@@ -184,20 +184,20 @@ static int read_isolation(struct sandbox_spec *sp, struct err *e)
 }
 
 /* What processes and users' tools look for inside. */
-static void put_inside(struct kv *opt, const struct e2b_found *t)
+static void put_inside(struct kept *k, const struct e2b_found *t)
 {
     char dot[120];
     (void)snprintf(dot, sizeof dot, "TEMPLATE_ID=%s\nBUILD_ID=%s\n", t->template_id, t->build_id);
-    kv_set(opt, S("e2b"), S("1"));
-    kv_set(opt, S("e2b.template"), str_of(t->template_id));
-    kv_set(opt, S("e2b.alias"), str_of(t->alias));
-    kv_set(opt, S("env:E2B_SANDBOX"), S("true"));
-    kv_set(opt, S("env:E2B_SANDBOX_ID"), S("{sandbox}"));
-    kv_set(opt, S("env:E2B_TEMPLATE_ID"), str_of(t->template_id));
-    kv_set(opt, S("file:/run/e2b/.E2B_SANDBOX"), S("true"));
-    kv_set(opt, S("file:/run/e2b/.E2B_SANDBOX_ID"), S("{sandbox}"));
-    kv_set(opt, S("file:/run/e2b/.E2B_TEMPLATE_ID"), str_of(t->template_id));
-    kv_set(opt, S("file:/.e2b"), str_of(dot));
+    kv_set(&k->dialect, S("e2b"), S("1"));
+    kv_set(&k->dialect, S("e2b.template"), str_of(t->template_id));
+    kv_set(&k->dialect, S("e2b.alias"), str_of(t->alias));
+    kv_set(&k->inside_env, S("E2B_SANDBOX"), S("true"));
+    kv_set(&k->inside_env, S("E2B_SANDBOX_ID"), S("{sandbox}"));
+    kv_set(&k->inside_env, S("E2B_TEMPLATE_ID"), str_of(t->template_id));
+    kv_set(&k->inside_files, S("/run/e2b/.E2B_SANDBOX"), S("true"));
+    kv_set(&k->inside_files, S("/run/e2b/.E2B_SANDBOX_ID"), S("{sandbox}"));
+    kv_set(&k->inside_files, S("/run/e2b/.E2B_TEMPLATE_ID"), str_of(t->template_id));
+    kv_set(&k->inside_files, S("/.e2b"), str_of(dot));
 }
 
 /* A snapshot, else a template. */
@@ -229,7 +229,7 @@ static int read_create(struct api *a, struct json *j, bool v2, struct creating *
         return err_set(e, E_INVALID, "Timeout must be greater than 0");
     if (find_origin(a, ref.p, sp, &c->t, e) || body_env(j, "envVars", &sp->env, e) ||
         body_meta(j, "metadata", &sp->metadata, e) || read_isolation(sp, e) ||
-        read_lifecycle(j, sp, e) || e2b_network_read(a, j, &sp->options, &c->net, e) ||
+        read_lifecycle(j, sp, e) || e2b_network_read(a, j, &sp->kept, &c->net, e) ||
         e2b_mounts_read(a, j, c->mounts, sp, e) || json_bool(j, "secure", true, &secure, e) ||
         json_obj(j, "mcp", &mcp, false, e))
         return -1;
@@ -238,7 +238,7 @@ static int read_create(struct api *a, struct json *j, bool v2, struct creating *
     sp->template = c->t.core_id;
     sp->cpu_millis = c->t.cpu * 1000;
     sp->memory_mib = c->t.memory_mib;
-    put_inside(&sp->options, &c->t);
+    put_inside(&sp->kept, &c->t);
     return 0;
 }
 
@@ -268,13 +268,13 @@ static void create(struct http_stream *s, struct api *a, bool v2, const char *p,
     auto_json j = json_parse_obj(p, n, &e);
     if (!j || read_create(a, j, v2, &c, &e)) {
         api_fail(s, &e, ABOUT_REQUEST);
-    } else if (!e2b_idempotent(s, a, p, n, &c.sp.options)) {
+    } else if (!e2b_idempotent(s, a, p, n, &c.sp.kept.dialect)) {
         struct req *r = req_new(a, s, sizeof *r, NULL);
         req_watch(r);
         req_hold(r);
         req_settle(r, sandbox_create(api_core(a), &c.sp, on_created, r, &e), &e, ABOUT_REQUEST);
     }
-    kv_free(&c.sp.env), kv_free(&c.sp.metadata), kv_free(&c.sp.options);
+    kv_free(&c.sp.env), kv_free(&c.sp.metadata), kept_free(&c.sp.kept);
     network_spec_free(&c.net);
 }
 static void on_create(struct http_stream *s, void *a, const char *p, size_t n)

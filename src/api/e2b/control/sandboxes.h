@@ -49,7 +49,7 @@ bool e2b_snapshot_delete(struct http_stream *s, struct api *a,
                          const char *ref); /* false: not a snapshot's, nothing was done */
 /* -- network.c -- */
 struct network_spec;
-int e2b_network_read(struct api *a, struct json *j /* body of a create */, struct kv *opt,
+int e2b_network_read(struct api *a, struct json *j /* body of a create */, struct kept *k,
                      struct network_spec *ret, struct err *e);
 int e2b_policy_read(struct api *a, struct json *net /* allowOut, denyOut, rules */, bool internet,
                     struct network_spec *ret, struct err *e);

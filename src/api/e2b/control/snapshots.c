@@ -19,12 +19,12 @@
 /* ---- references ---- */
 static const char *name_of(const struct snapshot *s)
 {
-    const char *name = kv_get(&s->options, OPT_NAME);
+    const char *name = kv_get(&s->dialect, OPT_NAME);
     return name ? name : s->name;
 }
 static const char *tag_of(const struct snapshot *s)
 {
-    const char *tag = kv_get(&s->options, OPT_TAG);
+    const char *tag = kv_get(&s->dialect, OPT_TAG);
     return tag ? tag : "default";
 }
 
@@ -140,13 +140,13 @@ static void on_take(struct http_stream *s, void *a, const char *p, size_t n)
     }
     how.files_only = !memory;
     if (*ref.name) {
-        kv_set(&how.options, S(OPT_NAME), str_of(ref.name));
-        kv_set(&how.options, S(OPT_TAG), str_of(*ref.tag ? ref.tag : "default"));
+        kv_set(&how.dialect, S(OPT_NAME), str_of(ref.name));
+        kv_set(&how.dialect, S(OPT_TAG), str_of(*ref.tag ? ref.tag : "default"));
     }
     struct req *r = req_new(a, s, sizeof *r, NULL);
     req_hold(r);
     req_settle(r, snapshot_take(sb, &how, on_taken, r, &e), &e, ABOUT_REQUEST);
-    kv_free(&how.options);
+    kv_free(&how.dialect);
 }
 void e2b_snapshot_take(struct http_stream *s, void *a) { api_body(a, s, on_take); }
 

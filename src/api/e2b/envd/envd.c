@@ -47,7 +47,7 @@ bool envd_no_user(const struct err *e)
 /* ---- the small ones ---- */
 static void envs(struct http_stream *s, const struct sandbox *sb)
 {
-    const char *template = kv_get(&sb->options, "e2b.template");
+    const char *template = kv_get(&sb->kept.dialect, "e2b.template");
     struct jw *w = reply_begin(s);
     jw_obj(w);
     for (size_t i = 0; i < sb->env.n; i++)
