@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/ours.h"
 #include "jail/sys.h"
 #include "spawn/server.h"
 #include "spawn/starter.h"
@@ -71,17 +72,14 @@ void own_for_good(struct server *s)
 
 static int lock_run(struct server *s, struct err *e)
 {
-    char path[PATH_LEN];
-    struct stat st;
-    (void)snprintf(path, sizeof path, "%s/spawn.lock", s->run);
-    s->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (s->lock < 0 || fstat(s->lock, &st) < 0)
-        return err_sys(e, errno, "%s", path);
-    if (!S_ISREG(st.st_mode) || st.st_nlink > 1 || st.st_uid != geteuid()) /* the folder is the daemon's: what is written to must be ours */
-        return err_set(e, E_CONFLICT, "%s is not a file of hutch-spawn: remove it", path);
+    s->run_fd = open(s->run, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (s->run_fd < 0)
+        return err_sys(e, errno, "run directory %s", s->run);
+    if (ours_place(s->run_fd, s->run, e) || ours_place(s->home_fd, s->home, e) || (s->lock = ours_file(s->run_fd, "spawn.lock", O_RDWR, e)) < 0)
+        return -1;
     if (!lock_wait(s->lock))
         return 0;
-    return errno == EWOULDBLOCK ? err_set(e, E_CONFLICT, "another hutch uses the run directory %s", s->run) : err_sys(e, errno, "locking %s", path);
+    return errno == EWOULDBLOCK ? err_set(e, E_CONFLICT, "another hutch uses the run directory %s", s->run) : err_sys(e, errno, "locking spawn.lock in %s", s->run);
 }
 
 /* The home is what must not be shared; the run folder may differ by mistake, or because it is another root's. */
