@@ -14,9 +14,9 @@ static const struct { const char *name; enum whose whose; mode_t mode; } folders
     {"templates", SHARED, 0771},
     {"snapshots", SHARED, 0771},
     {"boxes", SHARED, 01771}, /* sticky: a container's folder is root's and stays where it is */
-    {"log", SHARED, 01771},   /* likewise the logs of root's programs */
     {"tmp", DAEMONS, 0711},
     {"cache", DAEMONS, 0711},
+    {"log", ROOTS, 0711},
     {"fs", ROOTS, 0700},
     {"volumes", ROOTS, 0700},
     {"kernel", ROOTS, 0755},
@@ -70,6 +70,32 @@ static int hand_over(int home, const char *name, uid_t uid, struct err *e)
     return fchownat(fd, "", uid, (gid_t)uid, AT_EMPTY_PATH) ? err_sys(e, errno, "owning %s", name) : 0;
 }
 
+/* Files of the daemon in a folder where it can make none. Only what is made here is given away. */
+static int make_for(int dir, const char *name, uid_t uid, struct err *e)
+{
+    struct stat st;
+    for (int i = 0; i < 2; i++) {
+        auto_fd fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        if (fd >= 0)
+            return fchown(fd, uid, (gid_t)uid) ? err_sys(e, errno, "owning %s", name) : 0;
+        if (errno != EEXIST || fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
+            return err_sys(e, errno, "making %s", name);
+        if (S_ISREG(st.st_mode) && st.st_nlink == 1 && st.st_uid == uid)
+            return 0;
+        if (unlinkat(dir, name, 0))
+            return err_sys(e, errno, "removing %s, which is not the daemon's", name);
+    }
+    return err_set(e, E_CONFLICT, "%s cannot be made", name);
+}
+
+static int make_logs(int home, uid_t uid, struct err *e)
+{
+    auto_fd log = openat(home, "log", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (log < 0)
+        return err_sys(e, errno, "log");
+    return make_for(log, "console.log", uid, e) || make_for(log, "console.log.1", uid, e) ? -1 : 0;
+}
+
 static int hand_over_files(int home, uid_t uid, struct err *e)
 {
     static const char *const files[] = {"state.db", "state.db-wal", "state.db-shm", "admin.key", "secrets.key"};
@@ -98,7 +124,7 @@ static int take_home(const struct spawn_conf *c, struct err *e)
         return -1;
     auto_fd kept = ours_dir(home, PLACE_DEBS, &debs, 0, e);
     auto_fd egress = kept < 0 ? -1 : ours_dir(home, "log/egress", &gate, c->allow_uid, e);
-    return egress < 0 ? -1 : hand_over_files(home, c->allow_uid, e);
+    return egress < 0 || make_logs(home, c->allow_uid, e) ? -1 : hand_over_files(home, c->allow_uid, e);
 }
 
 int place_take(const struct spawn_conf *c, struct err *e)

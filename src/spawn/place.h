@@ -1,13 +1,13 @@
 /* Who owns what in HOME and RUN. Root works in both as long as hutch lives, and
  * the daemon, which may have been broken into, writes to both: so every name
  * that root uses lies in a folder where the daemon cannot move or replace it.
- * docs/decisions/046-folders-of-root.md
+ * docs/decisions/047-folders-of-root.md
  *
  *   HOME                  root, sticky; the daemon's group may add files of its own
- *   HOME/templates …      root; the daemon's group writes
- *   HOME/boxes, log       root, sticky
+ *   HOME/templates, snapshots   root; the daemon's group writes
+ *   HOME/boxes            root, sticky
  *   HOME/tmp, cache       the daemon's; root never goes there
- *   HOME/fs, volumes, kernel, root-cache   root's alone
+ *   HOME/log, fs, volumes, kernel, root-cache   root's alone
  *   RUN                   root, sticky
  *   RUN/spawn             root's alone */
 #pragma once

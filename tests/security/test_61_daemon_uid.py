@@ -138,7 +138,7 @@ def names_of_root_stay(t):
             tries("hold:" + p, hold, p)
         """, *(os.path.join(t.d.run, x) for x in ("spawn.lock", "egress.lock")), *(os.path.join(t.d.home, x) for x in ("log/spawn.log", "log/egress.log", "root-cache/apt"))))
     denied(a.run("""
-        for d in ("fs", "volumes", "kernel", "root-cache", "root-cache/apt"):
+        for d in ("log", "fs", "volumes", "kernel", "root-cache", "root-cache/apt"):
             tries("plant:" + d, os.symlink, VICTIM, f"{HOME}/{d}/x")
         tries("plant:spawn", os.symlink, VICTIM, RUN + "/spawn/x")
         """))
@@ -180,7 +180,7 @@ def a_home_of_before_is_taken_over(t):
     t.d.start(settle=False)
     equal(owner(t.d.home), (0, UID, "0o1771"))
     equal(owner(t.d.run), (0, UID, "0o1775"))
-    for name, want in {"templates": (0, UID, "0o771"), "snapshots": (0, UID, "0o771"), "boxes": (0, UID, "0o1771"), "log": (0, UID, "0o1771"),
+    for name, want in {"templates": (0, UID, "0o771"), "snapshots": (0, UID, "0o771"), "boxes": (0, UID, "0o1771"), "log": (0, 0, "0o711"),
                        "tmp": (UID, UID, "0o711"), "cache": (UID, UID, "0o711"), "fs": (0, 0, "0o700"), "volumes": (0, 0, "0o700"),
                        "kernel": (0, 0, "0o755"), "root-cache": (0, 0, "0o711"), "root-cache/apt": (0, 0, "0o700")}.items():
         equal(owner(os.path.join(t.d.home, name)), want, name)
