@@ -51,15 +51,15 @@ static bool links_are_safe(void)
     return v && *v == '1';
 }
 
-int image_check(int image, struct err *e)
+int image_check(int image, bool read_only, struct err *e)
 {
     struct stat st;
     if (fstat(image, &st) < 0)
         return err_sys(e, errno, "image");
     if (!S_ISREG(st.st_mode) || st.st_uid || st.st_mode & 022)
         return err_set(e, E_DENIED, "the image was not written by root of this host");
-    if (st.st_nlink > 1 && !links_are_safe())
-        return err_set(e, E_DENIED, "the image has a second name, and on this host (fs.protected_hardlinks) anybody could have made that");
+    if (st.st_nlink != 1 && !(read_only && links_are_safe()))
+        return err_set(e, E_DENIED, "the image has a second name%s", read_only ? ", and on this host (fs.protected_hardlinks) anybody could have made that" : "");
     return 0;
 }
 
@@ -70,7 +70,7 @@ static int mount_ext4(int image, int from, bool read_only, const char *const *op
 {
     char dev[256];
     struct stat st;
-    if (image_check(image, e) || (from >= 0 && image_check(from, e)))
+    if (image_check(image, read_only, e) || (from >= 0 && image_check(from, true, e)))
         return -1;
     if (from >= 0 && (fstat(from, &st) < 0 || ftruncate(image, st.st_size) < 0))
         return err_sys(e, errno, "size of the copy");

@@ -88,7 +88,7 @@ static int new_file(int dir, struct err *e)
 static int open_layer(struct server *s, const char *folder, const char *id, int *ret, struct err *e)
 {
     *ret = server_home_open(s, O_RDONLY, e, "%s/%s/upper.ext4", folder, id);
-    return *ret < 0 || image_check(*ret, e) ? err_wrap(e, "layer of %s", id) : 0;
+    return *ret < 0 || image_check(*ret, false, e) ? err_wrap(e, "layer of %s", id) : 0;
 }
 
 static int open_save(struct server *s, const struct sp_layer *q, struct copy *c, struct err *e)

@@ -104,7 +104,7 @@ int disk_template_image(struct server *s, const char *id, struct err *e)
     auto_fd image = server_home_open(s, O_RDONLY, e, "templates/%s/rootfs.ext4", id);
     if (image < 0)
         return err_wrap(e, "template %s", id);
-    if (!image_check(image, &why))
+    if (!image_check(image, true, &why))
         return take_fd(&image);
     struct stat st;
     if (!fstat(image, &st) && st.st_uid && st.st_uid == s->allow_uid) /* it came in a pack */
@@ -161,7 +161,7 @@ static int blank_open(struct server *s, uint32_t mib, uint32_t inodes, struct er
     char name[48], dir[PATH_LEN + 16], sub[PATH_LEN + 32];
     blank_name(mib, inodes, name, sizeof name);
     auto_fd have = openat(s->fs_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (have >= 0 && !image_check(have, e))
+    if (have >= 0 && !image_check(have, true, e))
         return take_fd(&have);
     if (have < 0 && errno != ENOENT && errno != ELOOP)
         return err_sys(e, errno, "empty disk");
@@ -209,8 +209,10 @@ static struct pool *pool_of(struct server *s, uint32_t mib, uint32_t inodes)
 
 bool disk_upper_exists(struct server *s, const char *box)
 {
-    auto_fd fd = server_home_open(s, O_RDONLY, NULL, "boxes/%s/upper.ext4", box);
-    return fd >= 0;
+    struct err e;
+    struct stat st;
+    auto_fd dir = server_home_open(s, O_RDONLY | O_DIRECTORY, &e, "boxes/%s", box);
+    return dir >= 0 && !fstatat(dir, "upper.ext4", &st, AT_SYMLINK_NOFOLLOW); /* whatever it is: it is not ours to remove */
 }
 
 /* Detached mounts are in no mount table. A lock says which images are in use: it is taken before the image is attached, by the open file that
@@ -267,7 +269,7 @@ int disk_upper(struct server *s, const char *box, uint32_t mib, uint32_t inodes,
     auto_fd old = openat(dir, "upper.ext4", O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC); /* a stopped box starts again on its disk */
     if (old < 0 && errno != ENOENT)
         return err_sys(e, errno, "layer of %s", box);
-    if (old >= 0 && (image_check(old, e) || take(old, e)))
+    if (old >= 0 && (image_check(old, false, e) || take(old, e)))
         return err_wrap(e, "layer of %s", box);
     if (old >= 0)
         return mount_image(old, false, s->scratch, e);

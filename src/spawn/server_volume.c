@@ -89,7 +89,7 @@ static int image_open(struct server *s, const char *id, struct err *e)
         return err_set(e, E_NOT_FOUND, "volume %s has no image", id);
     if (fd < 0)
         return err_sys(e, errno, "volume image");
-    if (image_check(fd, e))
+    if (image_check(fd, false, e))
         return err_wrap(e, "volume %s", id);
     if (flock(fd, LOCK_EX | LOCK_NB) < 0)
         return err_set(e, E_UNAVAILABLE, "volume %s is still being unmounted", id);
