@@ -3,7 +3,7 @@
 #
 #   stdout  the tree as one tar stream (feeds hutch-untar)
 #   stderr  lines: "progress <percent> <text>", then "error <code> <message>"
-#           if it fails. The full log is HOME/cache/apt/bootstrap-VARIANT.log
+#           if it fails. The full log is HOME/root-cache/apt/bootstrap-VARIANT.log
 #
 # Runs as root. The packages are those of share/recipes/base.packages plus
 # share/recipes/VARIANT.packages. Package sources are the host's own Debian
@@ -11,8 +11,8 @@
 # used with Debian's archive keyring only, so an entry that merely looks like
 # Debian's fails its signature check.
 #
-# HOME/cache/apt keeps the downloaded .debs between runs. Everything temporary
-# is one directory under HOME/cache, removed on every exit; what a SIGKILL left
+# HOME/root-cache/apt keeps the downloaded .debs between runs. Everything
+# temporary is one directory in it, removed on every exit; what a SIGKILL left
 # behind is removed by the next run.
 # shellcheck disable=SC2016  # $(FIELD) is apt's syntax, "$1" is expanded by the hook's shell
 # shellcheck disable=SC2016  # $(FIELD) is apt's syntax and "$1" is the hook's
@@ -132,17 +132,28 @@ recipes=${self%/*}/../recipes
 command -v mmdebstrap >/dev/null || fail unavailable "mmdebstrap is not installed"
 [ -r "$keyring" ] || fail unavailable "the package debian-archive-keyring is not installed"
 
-# HOME may belong to the daemon's user. Root only works in directories that are
-# its own, entered once and named through the open directory from then on: a
-# cached .deb is trusted by apt without hashing it again.
-mkdir -p "$home/cache/apt"
-cd -P "$home/cache/apt"
-case $(stat -c '%u %a' .) in
-'0 755' | '0 700') ;;
-*) fail denied "cache/apt is not owned by root or is writable by others" ;;
-esac
-cache=$(pwd -P)
+# Apt runs what its configuration says and trusts a cached .deb without hashing
+# it again, so nobody but root may be able to put anything here, or to rename a
+# folder on the way: each is root's, and closed to others or sticky (HOME, where
+# the daemon may add files of its own but not touch those of root).
+roots() { # FOLDER: what is in it stays as root left it
+    case $(stat -c '%u %A' -- "$1") in
+    '0 d'????[!w]??[!w]? | '0 d'????????[tT]) ;;
+    *) fail denied "${1##*/} must belong to root and be closed to others: hutchd sees to that when it starts" ;;
+    esac
+}
+cd -P "$home"
+roots "$PWD"
+for folder in root-cache apt; do
+    if [ ! -d "$folder" ] || [ -L "$folder" ]; then mkdir -m 0711 "$folder"; fi
+    cd -P "$folder"
+    roots "$PWD"
+done
+chmod 0700 .
+cache=$PWD
 
+(umask 077 && : >>"$cache/lock")
+chmod 0600 "$cache/lock"
 exec 9>"$cache/lock"
 flock -n 9 || { echo "progress 0 waiting for another bootstrap" >&2 && flock 9; }
 rm -rf --one-file-system "$cache"/tmp.*

@@ -1,5 +1,5 @@
 #!/bin/sh
-# kernel.sh OUTDIR: the guest kernel, taken from Debian's package.
+# kernel.sh OUTDIR [WORK]: the guest kernel, taken from Debian's package.
 #
 # Downloads the package that linux-image-cloud-amd64 stands for, unpacks it
 # beside (never onto) the host, and writes
@@ -12,6 +12,8 @@
 # OUTDIR appears whole or not at all. Run again: keeps an OUTDIR that is
 # complete and current, replaces any other. Needs apt, dpkg, coreutils, and the
 # decompressor the kernel was packed with (lz4 for Debian 12, zstd for 13).
+# WORK is where it works, on OUTDIR's file system; nobody but root may write there,
+# nor move what is in it or in OUTDIR's folder. Default: that folder.
 # Progress goes to stderr as "progress PERCENT WHAT".
 set -eu
 LC_ALL=C
@@ -25,13 +27,26 @@ scsi_common scsi_mod virtio_scsi sd_mod overlay fuse"
 progress() { echo "progress $*" >&2; }
 die() { echo "kernel.sh: $*" >&2; exit 1; }
 
-[ $# -eq 1 ] || die "usage: kernel.sh OUTDIR"
+[ $# -eq 1 ] || [ $# -eq 2 ] || die "usage: kernel.sh OUTDIR [WORK]"
 out=$1
 case $out in */) out=${out%/} ;; esac
 parent=$(dirname -- "$out")
 mkdir -p -- "$parent"
+work=${2-$parent}
 
-tmp=$(mktemp -d "$parent/.kernel-XXXXXX")
+# Root writes below these by name: whoever could rename a folder there would
+# choose what is written where. What is sticky keeps root's own in place.
+if [ "$(id -u)" = 0 ]; then
+    for folder in "$parent" "$work"; do
+        [ ! -L "$folder" ] || [ "$folder" = "$parent" ] || die "$folder is a link"
+        case $(stat -L -c '%u %A' -- "$folder") in
+        '0 d'????[!w]??[!w]? | '0 d'????????[tT]) ;;
+        *) die "$folder must belong to root and be closed to others" ;;
+        esac
+    done
+fi
+
+tmp=$(mktemp -d "$work/.kernel-XXXXXX")
 cleanup() { rm -rf -- "$tmp"; }
 trap cleanup EXIT
 trap 'exit 1' HUP INT TERM

@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/ours.h"
 #include "base/version.h"
 #include "crypto/tls.h"
 #include "crypto/x509.h"
@@ -73,37 +74,40 @@ static bool parse(int argc, char **argv, struct options *o)
 /* ---- while still root ------------------------------------------------------------------------------------------------ */
 
 /* Held until the process ends: one gate per run directory. */
-static int take_lock(const struct options *o, struct err *e)
+static int take_lock(const struct options *o, int run, struct err *e)
 {
-    char path[128];
-    (void)snprintf(path, sizeof path, "%s/egress.lock", o->run);
-    auto_fd fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    auto_fd fd = ours_file(run, "egress.lock", O_RDWR, e);
     if (fd < 0)
-        return err_sys(e, errno, "%s", path);
+        return -1;
     if (flock(fd, LOCK_EX | LOCK_NB))
         return err_set(e, E_CONFLICT, "another hutch-egress is serving %s", o->run);
     return take_fd(&fd);
 }
-static int listen_control(const struct options *o, struct err *e)
+/* Its mode is that of the descriptor it is bound to; its owner is changed before anybody can find it under its name. */
+static int listen_control(const struct options *o, int run, struct err *e)
 {
+    static const char made[] = "egress.new";
     struct sockaddr_un un = {.sun_family = AF_UNIX};
     auto_fd fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    (void)snprintf(un.sun_path, sizeof un.sun_path, "%s/egress.sock", o->run);
-    (void)unlink(un.sun_path); /* we hold the lock: nobody listens there */
-    if (fd < 0 || fchmod(fd, 0600) || bind(fd, (void *)&un, sizeof un) || chown(un.sun_path, (uid_t)o->allow_uid, (gid_t)-1) ||
-        chmod(un.sun_path, 0600) || listen(fd, 8))
+    (void)snprintf(un.sun_path, sizeof un.sun_path, "%s/%s", o->run, made);
+    (void)unlinkat(run, made, 0); /* we hold the lock: nobody listens there */
+    if (fd < 0 || fchmod(fd, 0600) || bind(fd, (void *)&un, sizeof un) || listen(fd, 8))
         return err_sys(e, errno, "control socket %s", un.sun_path);
-    return take_fd(&fd);
+    if (ours_give_socket(run, made, (uid_t)o->allow_uid, e))
+        return -1;
+    return renameat(run, made, run, "egress.sock") ? err_sys(e, errno, "control socket %s", un.sun_path) : take_fd(&fd);
 }
+/* Files are the gate's, readable by the daemon's group: the set-group bit hands it on. */
 static int open_log(const struct options *o, struct err *e)
 {
-    if (mkdir(o->log, 0750) && errno != EEXIST)
-        return err_sys(e, errno, "log directory %s", o->log);
-    auto_fd fd = open(o->log, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    /* Files are the gate's, readable by the daemon's group: the set-group bit hands it on. */
-    if (fd < 0 || fchown(fd, (uid_t)o->uid, (gid_t)o->allow_uid) || fchmod(fd, 02750))
-        return err_sys(e, errno, "log directory %s", o->log);
-    return take_fd(&fd);
+    const struct owner gate = {(uid_t)o->uid, (gid_t)o->allow_uid, 02750};
+    const char *slash = strrchr(o->log, '/');
+    auto_free char *dir = xasprintf("%.*s", (int)(slash - o->log) + 1, o->log);
+    auto_fd top = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (top < 0)
+        return err_sys(e, errno, "log directory %s", dir);
+    int fd = ours_place(top, dir, e) ? -1 : ours_dir(top, slash + 1, &gate, (uid_t)o->uid, e);
+    return fd < 0 ? err_wrap(e, "log directory") : fd;
 }
 static void host_resolvers(struct options *o)
 {
@@ -183,13 +187,16 @@ static int serve(struct options *o, struct err *e)
     char profile[300];
     struct seccomp_prog filter;
     host_resolvers(o);
-    auto_fd lock = take_lock(o, e);
+    auto_fd run = open(o->run, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (run < 0)
+        return err_sys(e, errno, "%s", o->run);
+    auto_fd lock = ours_place(run, o->run, e) ? -1 : take_lock(o, run, e);
     if (lock < 0)
         return -1;
     struct tls_trust *trust = host_trust(o, e);
     (void)snprintf(profile, sizeof profile, "%s/seccomp/egress.profile", o->share);
     auto_fd log = -1, control = -1;
-    if (!trust || warm_up(trust, e) || seccomp_load(profile, &filter, e) || (log = open_log(o, e)) < 0 || (control = listen_control(o, e)) < 0)
+    if (!trust || warm_up(trust, e) || seccomp_load(profile, &filter, e) || (log = open_log(o, e)) < 0 || (control = listen_control(o, run, e)) < 0)
         return -1;
     struct loop *loop = loop_new();
     struct sig term, intr;

@@ -24,6 +24,7 @@
 #include "loop/holder.h"
 #include "loop/loop.h"
 #include "loop/sock.h"
+#include "spawn/place.h"
 #include "spawn/starter.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -55,35 +56,7 @@ static int die(const struct err *e)
     return err_exit(e->code);
 }
 
-/* ---- folders and identity ---- */
-static int own_dir(const char *path, mode_t mode, uid_t uid, struct err *e)
-{
-    if (mkdir(path, mode) && errno != EEXIST)
-        return err_sys(e, errno, "making %s", path);
-    if (!geteuid() && (chown(path, uid, uid) || chmod(path, mode)))
-        return err_sys(e, errno, "owning %s", path);
-    return 0;
-}
-
-static int prepare_dirs(const struct config *cfg, struct err *e)
-{
-    char p[256];
-    if (own_dir(cfg->home, 0711, cfg->uid, e) || own_dir(cfg->run, 0755, cfg->uid, e))
-        return -1;
-    static const char *const mine[] = {"log", "templates", "boxes", "tmp", "snapshots", "cache", "fs"};
-    for (size_t i = 0; i < sizeof mine / sizeof *mine; i++) {
-        (void)snprintf(p, sizeof p, "%s/%s", cfg->home, mine[i]);
-        if (own_dir(p, 0711, cfg->uid, e))
-            return -1;
-    }
-    static const char *const files[] = {"state.db", "state.db-wal", "state.db-shm", "admin.key"};
-    for (size_t i = 0; !geteuid() && i < sizeof files / sizeof *files; i++) {
-        (void)snprintf(p, sizeof p, "%s/%s", cfg->home, files[i]);
-        if (lchown(p, cfg->uid, cfg->uid) && errno != ENOENT)
-            return err_sys(e, errno, "owning %s", p);
-    }
-    return 0;
-}
+/* ---- identity ---- */
 
 /* A folder opened before root was given up stays in reach, whatever its parents say: a clone in /root works. */
 static void keep_in_reach(char *path, size_t n, int fd)
@@ -234,7 +207,7 @@ static int start(struct daemon *d, struct err *e)
     if (geteuid()) /* it would only see what is in its way, not why */
         return err_set(e, E_DENIED, "hutchd must be started as root (it starts hutch-spawn, then drops root)");
     /* do not reorder: whoever else lives on this host is found out before anything is changed */
-    if (listen_early(d, e) || spawn_find(&sc, &found, e) || prepare_dirs(cfg, e))
+    if (listen_early(d, e) || spawn_find(&sc, &found, e) || place_take(&sc, e))
         return -1;
     if ((!found && spawn_start(&sc, &d->lease, e)) || drop_root(cfg, e))
         return -1;

@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/ours.h"
 #include "cli/client.h"
 #include "cli/out.h"
 #include <errno.h>
@@ -171,24 +172,41 @@ static int wait_ready(struct cli *x, pid_t pid, const char *log, off_t log_from)
     }
 }
 
+/* The daemon writes to both folders, and we are root. */
+static int open_lock(struct cli *x)
+{
+    auto_fd run = open(x->run, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    auto_fd fd = run < 0 ? err_sys(&x->err, errno, "%s", x->run) : ours_file(run, "start.lock", O_RDWR, &x->err);
+    if (fd >= 0 && flock(fd, LOCK_EX))
+        return err_sys(&x->err, errno, "cannot lock start.lock in %s", x->run);
+    return fd < 0 ? -1 : take_fd(&fd);
+}
+static int open_log(struct cli *x)
+{
+    auto_fd home = open(x->home, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (home < 0 || (mkdirat(home, "log", 0700) && errno != EEXIST))
+        return err_sys(&x->err, errno, "cannot create log in %s", x->home);
+    auto_fd dir = openat(home, "log", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return dir < 0 ? err_sys(&x->err, errno, "log in %s", x->home) : ours_file(dir, "hutchd.log", O_WRONLY | O_APPEND, &x->err);
+}
+
 int daemon_start(struct cli *x, bool quiet)
 {
     auto_free char *prog = daemon_find(x);
     if (!prog)
         return -1;
-    auto_free char *logdir = xasprintf("%s/log", x->home), *log = xasprintf("%s/log/hutchd.log", x->home), *lock = xasprintf("%s/start.lock", x->run);
-    if (make_dirs(x->home, 0700) || make_dirs(logdir, 0700))
+    auto_free char *log = xasprintf("%s/log/hutchd.log", x->home);
+    if (make_dirs(x->home, 0700))
         return err_sys(&x->err, errno, "cannot create the state directory %s", x->home);
     if (make_dirs(x->run, 0755))
         return err_sys(&x->err, errno, "cannot create the run directory %s", x->run);
-    auto_fd lockfd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (lockfd < 0 || flock(lockfd, LOCK_EX))
-        return err_sys(&x->err, errno, "cannot lock %s", lock);
+    auto_fd lockfd = open_lock(x), logfd = -1;
+    if (lockfd < 0)
+        return -1;
     if (daemon_answers(x, NULL))
         return 0; /* someone else started it while we waited for the lock */
-    auto_fd logfd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (logfd < 0)
-        return err_sys(&x->err, errno, "cannot open %s", log);
+    if ((logfd = open_log(x)) < 0)
+        return -1;
     off_t log_from = lseek(logfd, 0, SEEK_END);
     int fail[2], why = 0;
     if (pipe2(fail, O_CLOEXEC))

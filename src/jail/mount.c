@@ -1,6 +1,7 @@
 #include "jail/mount.h"
 #include "base/cleanup.h"
 #include "base/copy.h"
+#include "base/fd.h"
 #include "jail/loopdev.h"
 #include "jail/privs.h"
 #include "jail/sys.h"
@@ -44,6 +45,24 @@ int mount_fs(const char *type, const char *const *options, uint64_t attr, struct
     return m < 0 ? fs_err(e, fs, type) : m;
 }
 
+static bool links_are_safe(void)
+{
+    auto_free char *v = fd_slurp_at(AT_FDCWD, "/proc/sys/fs/protected_hardlinks", 16, NULL);
+    return v && *v == '1';
+}
+
+int image_check(int image, bool read_only, struct err *e)
+{
+    struct stat st;
+    if (fstat(image, &st) < 0)
+        return err_sys(e, errno, "image");
+    if (!S_ISREG(st.st_mode) || st.st_uid || st.st_mode & 022)
+        return err_set(e, E_DENIED, "the image was not written by root of this host");
+    if (st.st_nlink != 1 && !(read_only && links_are_safe()))
+        return err_set(e, E_DENIED, "the image has a second name%s", read_only ? ", and on this host (fs.protected_hardlinks) anybody could have made that" : "");
+    return 0;
+}
+
 /* from: what the image is a copy of, -1: it is whole. Copied after it was attached: attaching syncs a file (Linux 6.15), and what
  * was not in it by then stays in memory, where most layers end their lives without ever having been on a disk. Whoever read the
  * empty device meanwhile (udev does) has left nothing behind: what it read is forgotten before the mount reads. */
@@ -51,6 +70,8 @@ static int mount_ext4(int image, int from, bool read_only, const char *const *op
 {
     char dev[256];
     struct stat st;
+    if (image_check(image, read_only, e) || (from >= 0 && image_check(from, true, e)))
+        return -1;
     if (from >= 0 && (fstat(from, &st) < 0 || ftruncate(image, st.st_size) < 0))
         return err_sys(e, errno, "size of the copy");
     auto_fd loop = loopdev_attach(image, read_only, scratch, dev, sizeof dev, e);

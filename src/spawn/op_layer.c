@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/copy.h"
 #include "jail/fds.h"
+#include "jail/mount.h"
 #include "spawn/server_child.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -86,11 +87,8 @@ static int new_file(int dir, struct err *e)
 
 static int open_layer(struct server *s, const char *folder, const char *id, int *ret, struct err *e)
 {
-    struct stat st;
     *ret = server_home_open(s, O_RDONLY, e, "%s/%s/upper.ext4", folder, id);
-    if (*ret < 0 || fstat(*ret, &st))
-        return -1;
-    return st.st_uid || st.st_nlink != 1 ? err_set(e, E_DENIED, "the layer of %s is not ours", id) : 0;
+    return *ret < 0 || image_check(*ret, false, e) ? err_wrap(e, "layer of %s", id) : 0;
 }
 
 static int open_save(struct server *s, const struct sp_layer *q, struct copy *c, struct err *e)

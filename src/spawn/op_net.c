@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "jail/sys.h"
+#include "spawn/place.h"
 #include "spawn/server.h"
 #include "spawn/server_task.h"
 #include <stdio.h>
@@ -37,15 +38,17 @@ _Static_assert(NET_SOCK_MAX <= OUT_FDS, "a reply must take all sockets");
 
 /* ---- hutch-egress ------------------------------------------------------------------------------------------------ */
 
-struct egress { const char *argv[16]; char bin[PATH_LEN], log[PATH_LEN], uid[16], allow[16]; };
+struct egress { const char *argv[16], *home; char bin[PATH_LEN], uid[16], allow[16]; };
 
 static int body(void *arg, struct err *e)
 {
     struct egress *g = arg;
     static const char *const envp[] = {"PATH=/usr/bin:/bin", "HOME=/", "LANG=C.UTF-8", NULL};
     auto_fd null = open("/dev/null", O_RDWR);
-    auto_fd out = open(g->log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
-    if (null < 0 || out < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
+    auto_fd out = place_log(g->home, "egress.log", e);
+    if (out < 0)
+        return err_wrap(e, "hutch-egress");
+    if (null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
         return err_sys(e, errno, "hutch-egress: its log");
     (void)sys_close_range(3, ~0u);
     (void)execve(g->argv[0], (char *const *)(uintptr_t)g->argv, (char *const *)(uintptr_t)envp);
@@ -70,7 +73,7 @@ static int start(struct server *s, struct box *b, struct err *e)
     int n = 0;
     memset(&g, 0, sizeof g);
     (void)snprintf(g.bin, sizeof g.bin, "%s/hutch-egress", s->bin);
-    (void)snprintf(g.log, sizeof g.log, "%s/log/egress.log", s->home);
+    g.home = s->home;
     (void)snprintf(logs, sizeof logs, "%s/log/egress", s->home);
     (void)snprintf(g.uid, sizeof g.uid, "%u", s->egress_uid);
     (void)snprintf(g.allow, sizeof g.allow, "%u", s->allow_uid);

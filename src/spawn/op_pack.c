@@ -40,18 +40,6 @@ static void step(struct pack *p, const char *what)
     (void)fd_write_all(p->progress, line, (size_t)n); /* nobody listens any more: go on all the same */
 }
 
-/* At the place of ours that was made at the start, whatever its name leads to by now: the folder above is the daemon's. */
-static int hang(const struct pack *p, int fs, struct err *e)
-{
-    struct stat st;
-    auto_fd at = open(p->s->attach_at, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (at < 0 || fstat(at, &st) < 0)
-        return err_sys(e, errno, "location of the new file system");
-    if (st.st_uid || st.st_dev != p->s->attach_dev || st.st_ino != p->s->attach_ino)
-        return err_set(e, E_INTERNAL, "the location of the new file system is not the one created for it");
-    return mount_move(fs, at, "", e);
-}
-
 static int unpack(struct pack *p, int fs, struct err *e)
 {
     char *argv[] = {"hutch-untar", "--max-bytes", p->bytes, (char *)(uintptr_t)p->how, NULL};
@@ -74,8 +62,8 @@ static int unpack(struct pack *p, int fs, struct err *e)
     (void)close(child.pidfd);
     /* It hangs in our own mount namespace, which ends with us: before Linux 6.15 what hangs nowhere cannot be cloned. The
      * unpacker was born before and has no copy. */
-    if (hang(p, fs, e))
-        return -1;
+    if (mount_move(fs, AT_FDCWD, p->s->attach_at, e))
+        return err_wrap(e, "location of the new file system");
     auto_fd out = mount_clone(fs, "", false, e);
     if (out < 0 || ns_map_ids(child.pid, jail_first_id(JAIL_UNTAR), p->uid, jail_id_count(JAIL_UNTAR), &userns, NULL, e) ||
         mount_idmap(out, userns, e) || mount_attr(out, MATTR_NOSUID | MATTR_NODEV | MATTR_NOEXEC, false, e) ||
@@ -135,7 +123,7 @@ static int shrink(struct pack *p, int image, struct err *e)
     return 0;
 }
 
-/* Images are ours from the first byte, never a guest's: a copy of one is as good as a new one. */
+/* Only of what root wrote (disk_template_image): a copy of that is as good as a new one. */
 static int copy(struct pack *p, int image, struct err *e)
 {
     char path[48], size[24];
@@ -231,7 +219,7 @@ static int start(struct server *s, struct box *b, const struct sp_pack *q, int i
     p.size_mib = q->size_mib;
     p.slack_mib = q->slack_mib;
     p.how = q->mode == SP_PACK_IMAGE ? "--image" : q->mode == SP_PACK_ONTO ? "--onto" : NULL;
-    auto_fd base = q->mode == SP_PACK_ONTO ? server_home_open(s, O_RDONLY, e, "templates/%s/rootfs.ext4", q->base_id) : -1;
+    auto_fd base = q->mode == SP_PACK_ONTO ? disk_template_image(s, q->base_id, e) : -1;
     if (q->mode == SP_PACK_ONTO && base < 0)
         return -1;
     p.uid = box_uid(b);

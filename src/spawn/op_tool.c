@@ -2,6 +2,7 @@
  * network and its proxy settings, and nothing else of the environment. */
 #include "base/cleanup.h"
 #include "jail/sys.h"
+#include "spawn/place.h"
 #include "spawn/server.h"
 #include "spawn/server_task.h"
 #include <stdio.h>
@@ -14,7 +15,7 @@
 #define ENV_MAX   32
 
 #define DEFAULTS_MAX 1024
-struct tool { const char *argv[6]; const char *env[ENV_MAX]; char script[PATH_LEN], kernel_dir[PATH_LEN], defaults[DEFAULTS_MAX]; int out, err; };
+struct tool { const char *argv[6]; const char *env[ENV_MAX]; char script[PATH_LEN], kernel_dir[PATH_LEN], work[PATH_LEN], defaults[DEFAULTS_MAX]; int out, err; };
 
 extern char **environ;
 
@@ -63,12 +64,12 @@ static int body(void *arg, struct err *e)
     return 0;
 }
 
-/* What bootstrap.sh noted. The folder above is the daemon's, so only what root wrote there counts; the script gets it as text. */
+/* What bootstrap.sh noted, as text. */
 static void read_defaults(struct server *s, char out[DEFAULTS_MAX])
 {
     struct stat st;
     out[0] = 0;
-    auto_fd fd = server_home_open(s, O_RDONLY, NULL, "cache/apt/defaults");
+    auto_fd fd = server_home_open(s, O_RDONLY, NULL, PLACE_DEBS "/defaults");
     if (fd < 0 || fstat(fd, &st) < 0 || st.st_uid || st.st_size >= DEFAULTS_MAX)
         return;
     ssize_t n = read(fd, out, DEFAULTS_MAX - 1);
@@ -84,6 +85,7 @@ static int start(struct server *s, struct box *b, const struct sp_tool *q, struc
     static const char *const script[] = {[SP_TOOL_BOOTSTRAP] = "bootstrap.sh", [SP_TOOL_KERNEL] = "kernel.sh", [SP_TOOL_PRESET] = "presets.sh"};
     (void)snprintf(t.script, sizeof t.script, "%s/tools/%s", s->share, script[q->kind]);
     (void)snprintf(t.kernel_dir, sizeof t.kernel_dir, "%s/kernel", s->home);
+    (void)snprintf(t.work, sizeof t.work, "%s/" PLACE_ROOT_CACHE, s->home);
     if (access(t.script, R_OK) < 0)
         return err_sys(e, errno, "tool");
     t.argv[0] = "/bin/sh"; /* the mode bits of a checkout do not decide */
@@ -97,6 +99,7 @@ static int start(struct server *s, struct box *b, const struct sp_tool *q, struc
         t.argv[n++] = s->home;
     } else {
         t.argv[n++] = t.kernel_dir;
+        t.argv[n++] = t.work;
     }
     make_env(&t);
     b->limit = (struct cgroup_limit){0, 0, TOOL_PIDS, false};

@@ -83,7 +83,7 @@ struct conn { int fd; uint64_t gen; struct watch w; struct list queue; int queue
 
 struct server {
     const char *home, *run, *share, *bin;
-    int home_fd, fs_fd; /* HOME, HOME/fs */
+    int home_fd, fs_fd, run_fd; /* HOME, HOME/fs, RUN */
     uint32_t allow_uid, egress_uid;
     uint32_t uid_base;
     char tag[CG_NAME];
@@ -102,8 +102,6 @@ struct server {
     struct net_host net;
     struct seccomp_prog f_box, f_vm, f_untar, f_keeper, f_isolate, f_call; /* f_call: what an isolate's calls live under */
     char attach_at[PATH_LEN], scratch[PATH_LEN];
-    dev_t attach_dev;
-    ino_t attach_ino;
     char dev_dir[PATH_LEN], vm_root[2][PATH_LEN];
     int dev_mnt;                    /* template of /dev, attached at dev_dir in our private mount namespace */
     int vm_mnt[2];                  /* roots of QEMU without and with /dev/kvm, likewise */
@@ -197,6 +195,7 @@ void ready_fini(struct server *s);
 
 /* server_disk.c */
 int disk_template(struct server *s, const char *id, struct err *e) __attribute__((warn_unused_result)); /* -> mount for shelf_clone(), borrowed */
+int disk_template_image(struct server *s, const char *id, struct err *e) __attribute__((warn_unused_result)); /* -> its image, owned; only what root wrote */
 void disk_template_drop(struct server *s, const char *id);
 int disk_upper(struct server *s, const char *box, uint32_t mib, uint32_t inodes, struct err *e) __attribute__((warn_unused_result)); /* -> mount, owned */
 bool disk_upper_exists(struct server *s, const char *box);

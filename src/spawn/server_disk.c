@@ -10,10 +10,10 @@
 #include "jail/mount.h"
 #include "jail/sys.h"
 #include "spawn/server.h"
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -98,17 +98,29 @@ static void forget_template(struct server *s, int i)
     memmove(s->tmpl + i, s->tmpl + i + 1, sizeof *s->tmpl * (size_t)(--s->ntmpl - i));
 }
 
+int disk_template_image(struct server *s, const char *id, struct err *e)
+{
+    struct err why;
+    auto_fd image = server_home_open(s, O_RDONLY, e, "templates/%s/rootfs.ext4", id);
+    if (image < 0)
+        return err_wrap(e, "template %s", id);
+    if (!image_check(image, true, &why))
+        return take_fd(&image);
+    struct stat st;
+    if (!fstat(image, &st) && st.st_uid && st.st_uid == s->allow_uid) /* it came in a pack */
+        return err_set(e, E_UNSUPPORTED, "template %s was imported with the snapshot of a VM and cannot be used for containers; use isolation vm", id);
+    *e = why;
+    return err_wrap(e, "template %s", id);
+}
+
 int disk_template(struct server *s, const char *id, struct err *e)
 {
     for (int i = 0; i < s->ntmpl; i++)
         if (!strcmp(s->tmpl[i].id, id))
             return s->tmpl[i].mnt;
-    auto_fd image = server_home_open(s, O_RDONLY, e, "templates/%s/rootfs.ext4", id);
-    struct stat st;
-    if (image < 0 || fstat(image, &st))
-        return err_wrap(e, "template %s", id);
-    if (st.st_uid) /* it came in a pack; the host's kernel does not read what it did not write */
-        return err_set(e, E_UNSUPPORTED, "template %s was imported with the snapshot of a VM and cannot be used for containers; use isolation vm", id);
+    auto_fd image = disk_template_image(s, id, e);
+    if (image < 0)
+        return -1;
     char name[SHELF_NAME];
     shelf_name(id, name);
     auto_fd m = mount_image(image, true, s->scratch, e);
@@ -148,11 +160,13 @@ static int blank_open(struct server *s, uint32_t mib, uint32_t inodes, struct er
     static const char tmp[] = ".new.ext4";
     char name[48], dir[PATH_LEN + 16], sub[PATH_LEN + 32];
     blank_name(mib, inodes, name, sizeof name);
-    int fd = openat(s->fs_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0)
-        return fd;
-    if (errno != ENOENT)
+    auto_fd have = openat(s->fs_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (have >= 0 && !image_check(have, true, e))
+        return take_fd(&have);
+    if (have < 0 && errno != ENOENT && errno != ELOOP)
         return err_sys(e, errno, "empty disk");
+    if (have >= 0 || errno == ELOOP)
+        log_warn("fs/%s was not written by root: making it anew", name); /* of a time when the folder was the daemon's */
     (void)snprintf(dir, sizeof dir, "%s/blank", s->scratch);
     (void)mkdir(dir, 0755); /* the two directories overlay needs, put in by mkfs */
     (void)snprintf(sub, sizeof sub, "%s/upper", dir);
@@ -169,20 +183,6 @@ static int blank_open(struct server *s, uint32_t mib, uint32_t inodes, struct er
         return err_sys(e, errno, "empty disk");
     log_info("made fs/%s", name);
     return take_fd(&made);
-}
-
-static int upper_make(struct server *s, int dir, const char *name, uint32_t mib, uint32_t inodes, struct err *e)
-{
-    auto_fd from = blank_open(s, mib, inodes, e);
-    if (from < 0)
-        return -1;
-    auto_fd to = openat(dir, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (to < 0)
-        return err_sys(e, errno, "disk");
-    int m = mount_image_copy(to, from, s->scratch, e);
-    if (m < 0)
-        (void)unlinkat(dir, name, 0);
-    return m;
 }
 
 static struct pool *pool_of(struct server *s, uint32_t mib, uint32_t inodes)
@@ -209,33 +209,24 @@ static struct pool *pool_of(struct server *s, uint32_t mib, uint32_t inodes)
 
 bool disk_upper_exists(struct server *s, const char *box)
 {
-    auto_fd fd = server_home_open(s, O_RDONLY, NULL, "boxes/%s/upper.ext4", box);
-    return fd >= 0;
+    struct err e;
+    struct stat st;
+    auto_fd dir = server_home_open(s, O_RDONLY | O_DIRECTORY, &e, "boxes/%s", box);
+    return dir >= 0 && !fstatat(dir, "upper.ext4", &st, AT_SYMLINK_NOFOLLOW); /* whatever it is: it is not ours to remove */
 }
 
-/* Detached mounts are in no mount table: the loop devices tell which images are in use. */
+/* Detached mounts are in no mount table. A lock says which images are in use: it is taken before the image is attached, by the open file that
+ * the loop device then keeps, and so ends with that, whatever the image is called by now (as with volumes). */
+static int take(int image, struct err *e)
+{
+    return flock(image, LOCK_EX | LOCK_NB) < 0 ? err_set(e, E_CONFLICT, "it is still in use") : 0;
+}
+
 bool disk_upper_busy(struct server *s, const char *box)
 {
-    char want[SP_ID + 32];
-    (void)s;
-    (void)snprintf(want, sizeof want, "/boxes/%s/upper.ext4", box);
-    size_t w = strlen(want);
-    DIR *d = opendir("/sys/block");
-    bool busy = false;
-    for (struct dirent *t; d && !busy && (t = readdir(d));) {
-        char path[300];
-        size_t n = 0;
-        if (strncmp(t->d_name, "loop", 4))
-            continue;
-        (void)snprintf(path, sizeof path, "%s/loop/backing_file", t->d_name);
-        auto_free char *file = fd_slurp_at(dirfd(d), path, 8192, &n);
-        if (n && file[n - 1] == '\n')
-            file[--n] = 0;
-        busy = file && n >= w && !strcmp(file + n - w, want);
-    }
-    if (d)
-        (void)closedir(d);
-    return busy;
+    struct err e;
+    auto_fd fd = server_home_open(s, O_RDONLY, &e, "boxes/%s/upper.ext4", box);
+    return fd >= 0 && take(fd, &e);
 }
 
 int disk_upper_sync(struct server *s, const char *box)
@@ -246,6 +237,20 @@ int disk_upper_sync(struct server *s, const char *box)
         return 0;
     log_warn("boxes/%s: its layer could not be synced", box);
     return -1;
+}
+
+static int upper_make(struct server *s, int dir, const char *name, uint32_t mib, uint32_t inodes, struct err *e)
+{
+    auto_fd from = blank_open(s, mib, inodes, e);
+    if (from < 0)
+        return -1;
+    auto_fd to = openat(dir, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (to < 0)
+        return err_sys(e, errno, "disk");
+    int m = take(to, e) ? -1 : mount_image_copy(to, from, s->scratch, e);
+    if (m < 0)
+        (void)unlinkat(dir, name, 0);
+    return m;
 }
 
 int disk_upper(struct server *s, const char *box, uint32_t mib, uint32_t inodes, struct err *e)
@@ -261,9 +266,11 @@ int disk_upper(struct server *s, const char *box, uint32_t mib, uint32_t inodes,
     auto_fd dir = openat(boxes, box, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (dir < 0)
         return err_sys(e, errno, "box directory");
-    auto_fd old = openat(dir, "upper.ext4", O_RDWR | O_NOFOLLOW | O_CLOEXEC); /* a stopped box starts again on its disk */
-    if (old >= 0 && disk_upper_busy(s, box))
-        return err_set(e, E_CONFLICT, "the disk of %s is still in use", box);
+    auto_fd old = openat(dir, "upper.ext4", O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC); /* a stopped box starts again on its disk */
+    if (old < 0 && errno != ENOENT)
+        return err_sys(e, errno, "layer of %s", box);
+    if (old >= 0 && (image_check(old, false, e) || take(old, e)))
+        return err_wrap(e, "layer of %s", box);
     if (old >= 0)
         return mount_image(old, false, s->scratch, e);
     struct pool *p = pool_of(s, mib, inodes);

@@ -5,6 +5,7 @@
 #include "base/enc.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/ours.h"
 #include "jail/mount.h"
 #include "jail/sys.h"
 #include "spawn/server.h"
@@ -35,7 +36,7 @@ int server_home_open(struct server *s, int flags, struct err *e, const char *fmt
     va_start(ap, fmt);
     (void)vsnprintf(path, sizeof path, fmt, ap);
     va_end(ap);
-    /* the daemon owns most of its home: a pipe put there must not make us wait for somebody to open its other end */
+    /* the daemon writes to much of the home: a pipe put there must not make us wait for somebody to open its other end */
     int fd = sys_openat2(s->home_fd, path, (uint64_t)(unsigned)(flags | O_NONBLOCK), RESOLVE_BENEATH_ | RESOLVE_NO_SYMLINKS_);
     struct stat st;
     if (fd < 0)
@@ -84,17 +85,25 @@ int server_program(struct server *s, const char *name, int *memfd, int64_t id[3]
 
 /* ---- start-up ------------------------------------------------------------------------------------------------- */
 
-static int make_dir(const char *path, mode_t mode, struct err *e)
-{
-    return mkdir(path, mode) < 0 && errno != EEXIST ? err_sys(e, errno, "directory") : 0;
-}
+static const struct owner roots = {0, 0, 0700};
 
-static int know_place(struct server *s, struct err *e)
+/* RUN/spawn and what hangs in it. It is root's alone, so that its names may be used as such from then on. */
+static int make_scratch(struct server *s, struct err *e)
 {
-    struct stat st;
-    if (lstat(s->attach_at, &st) < 0)
-        return err_sys(e, errno, "directory");
-    s->attach_dev = st.st_dev, s->attach_ino = st.st_ino;
+    static const char *const names[] = {"root", "dev", "vm0", "vm1"};
+    auto_fd scratch = ours_dir(s->run_fd, "spawn", &roots, 0, e);
+    if (scratch < 0)
+        return -1;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        auto_fd fd = ours_dir(scratch, names[i], &roots, 0, e);
+        if (fd < 0)
+            return -1;
+    }
+    (void)snprintf(s->scratch, sizeof s->scratch, "%s/spawn", s->run);
+    (void)snprintf(s->attach_at, sizeof s->attach_at, "%s/root", s->scratch);
+    (void)snprintf(s->dev_dir, sizeof s->dev_dir, "%s/dev", s->scratch);
+    for (int kvm = 0; kvm < 2; kvm++)
+        (void)snprintf(s->vm_root[kvm], sizeof s->vm_root[kvm], "%s/vm%d", s->scratch, kvm);
     return 0;
 }
 
@@ -212,17 +221,18 @@ static void sweep_files(struct server *s)
 static int open_socket(struct server *s, struct err *e)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
-    char path[PATH_LEN];
-    (void)snprintf(path, sizeof path, "%s/spawn.sock", s->run);
-    if (snprintf(a.sun_path, sizeof a.sun_path, "%s/spawn.new", s->run) >= (int)sizeof a.sun_path - 1)
+    if (snprintf(a.sun_path, sizeof a.sun_path, "%s/spawn/new", s->run) >= (int)sizeof a.sun_path - 1)
         return err_set(e, E_INVALID, "run directory: path too long for a socket");
-    (void)unlink(a.sun_path); /* ours: we hold the lock */
+    (void)unlink(a.sun_path); /* of one that was killed */
     s->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     mode_t old = umask(0177);
     int rc = s->listener < 0 ? -1 : bind(s->listener, (struct sockaddr *)&a, sizeof a);
     (void)umask(old);
-    if (rc < 0 || (s->allow_uid && lchown(a.sun_path, s->allow_uid, (gid_t)-1) < 0) || listen(s->listener, 8) < 0 ||
-        rename(a.sun_path, path) < 0)
+    if (rc < 0)
+        return err_sys(e, errno, "socket");
+    if (s->allow_uid && ours_give_socket(s->run_fd, "spawn/new", s->allow_uid, e))
+        return -1;
+    if (listen(s->listener, 8) < 0 || renameat(s->run_fd, "spawn/new", s->run_fd, "spawn.sock") < 0)
         return err_sys(e, errno, "socket");
     return 0;
 }
@@ -269,7 +279,7 @@ int server_init(struct server *s, struct err *e)
 {
     struct rlimit nofile;
     (void)umask(022);
-    s->home_fd = s->fs_fd = s->listener = s->lock = s->sigfd = s->uid_lock = s->uid_claim = s->epoll = s->conn.fd = s->dev_mnt = s->vm_mnt[0] = s->vm_mnt[1] = s->agent = s->untar = s->maker.sock = s->worker.sock = s->jailer.sock = -1;
+    s->home_fd = s->fs_fd = s->run_fd = s->listener = s->lock = s->sigfd = s->uid_lock = s->uid_claim = s->epoll = s->conn.fd = s->dev_mnt = s->vm_mnt[0] = s->vm_mnt[1] = s->agent = s->untar = s->maker.sock = s->worker.sock = s->jailer.sock = -1;
     s->cg = CGROUP_HOST_NONE;
     s->shelf = SHELF_NONE;
     list_init(&s->graves);
@@ -288,17 +298,7 @@ int server_init(struct server *s, struct err *e)
     /* do not reorder: what is locked first, and what can fail without a trace, comes before anything is swept */
     if (net_host_open(&s->net, e) || own_home(s, e) || start_signals(s, e) || load_filters(s, e) || private_mounts(e) || own_cgroups(s, e) || own_ids(s, e))
         return -1;
-    (void)snprintf(s->scratch, sizeof s->scratch, "%s/spawn", s->run);
-    (void)snprintf(s->attach_at, sizeof s->attach_at, "%s/spawn/root", s->run);
-    (void)snprintf(s->dev_dir, sizeof s->dev_dir, "%s/spawn/dev", s->run);
-    for (int kvm = 0; kvm < 2; kvm++)
-        (void)snprintf(s->vm_root[kvm], sizeof s->vm_root[kvm], "%s/spawn/vm%d", s->run, kvm);
-    if (make_dir(s->scratch, 0700, e) || make_dir(s->attach_at, 0700, e) || make_dir(s->dev_dir, 0700, e) || make_dir(s->vm_root[0], 0700, e) ||
-        make_dir(s->vm_root[1], 0700, e) || know_place(s, e))
-        return -1;
-    if (mkdirat(s->home_fd, "fs", 0700) < 0 && errno != EEXIST)
-        return err_sys(e, errno, "fs");
-    if ((s->fs_fd = server_home_open(s, O_RDONLY | O_DIRECTORY, e, "fs")) < 0)
+    if (make_scratch(s, e) || (s->fs_fd = ours_dir(s->home_fd, "fs", &roots, 0, e)) < 0)
         return -1;
     if (shelf_open(&s->shelf, getenv("HUTCH_SHELF") != NULL, e)) /* microVMs need none; `hutch doctor` tries it again and tells */
         log_warn("%s: containers, isolates and building templates will not work", e->msg);
@@ -318,9 +318,7 @@ int server_init(struct server *s, struct err *e)
 
 void server_unlisten(struct server *s)
 {
-    char path[PATH_LEN];
-    (void)snprintf(path, sizeof path, "%s/spawn.sock", s->run);
-    (void)unlink(path); /* gone already: fine */
+    (void)unlinkat(s->run_fd, "spawn.sock", 0); /* gone already: fine */
 }
 
 void server_abandon(struct server *s)
@@ -353,9 +351,7 @@ void server_fini(struct server *s)
         log_warn("%s", e.msg);
     cgroup_host_close(&s->cg, true);
     net_host_close(&s->net);
-    char sock[PATH_LEN];
-    (void)snprintf(sock, sizeof sock, "%s/egress.sock", s->run);
-    (void)unlink(sock); /* its process was killed with the rest */
+    (void)unlinkat(s->run_fd, "egress.sock", 0); /* its process was killed with the rest */
     server_unlisten(s);
     seccomp_free(&s->f_box);
     seccomp_free(&s->f_vm);

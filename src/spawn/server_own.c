@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/ours.h"
 #include "jail/sys.h"
 #include "spawn/server.h"
 #include "spawn/starter.h"
@@ -14,9 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <time.h>
 
 #define UID_FIRST   0x70000000u /* above what login, sub-uid and machine tools hand out */
@@ -71,17 +70,14 @@ void own_for_good(struct server *s)
 
 static int lock_run(struct server *s, struct err *e)
 {
-    char path[PATH_LEN];
-    struct stat st;
-    (void)snprintf(path, sizeof path, "%s/spawn.lock", s->run);
-    s->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (s->lock < 0 || fstat(s->lock, &st) < 0)
-        return err_sys(e, errno, "%s", path);
-    if (!S_ISREG(st.st_mode) || st.st_nlink > 1 || st.st_uid != geteuid()) /* the folder is the daemon's: what is written to must be ours */
-        return err_set(e, E_CONFLICT, "%s is not a file of hutch-spawn: remove it", path);
+    s->run_fd = open(s->run, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (s->run_fd < 0)
+        return err_sys(e, errno, "run directory %s", s->run);
+    if (ours_place(s->run_fd, s->run, e) || ours_place(s->home_fd, s->home, e) || (s->lock = ours_file(s->run_fd, "spawn.lock", O_RDWR, e)) < 0)
+        return -1;
     if (!lock_wait(s->lock))
         return 0;
-    return errno == EWOULDBLOCK ? err_set(e, E_CONFLICT, "another hutch uses the run directory %s", s->run) : err_sys(e, errno, "locking %s", path);
+    return errno == EWOULDBLOCK ? err_set(e, E_CONFLICT, "another hutch uses the run directory %s", s->run) : err_sys(e, errno, "locking spawn.lock in %s", s->run);
 }
 
 /* The home is what must not be shared; the run folder may differ by mistake, or because it is another root's. */
@@ -179,16 +175,30 @@ int own_cgroups(struct server *s, struct err *e)
 
 /* ---- ids ---- */
 
-/* Without a file to leave behind: an abstract socket name per window, for who shares our network namespace (and for older
- * versions), and a claim in the tree of control groups, for who shares that. */
-static bool take_window(struct server *s, uint32_t w, int name)
+/* Two marks, for root only and with nothing to leave behind: a byte of a file of /sys that nobody else can open, and one of a file of the
+ * control groups. There is one /sys per network namespace, so the first is for who shares that (or our /sys), the second for who
+ * shares the tree. Anybody can lock a file that he can read, so the second alone would not do. */
+#define MARKS "/sys/bus/cpu/uevent"
+
+static int mark(uint32_t w)
 {
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    int n = snprintf(a.sun_path + 1, sizeof a.sun_path - 1, "hutch-ids-%u", w);
-    if (bind(name, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) < 0)
+    struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = w, .l_len = 1};
+    auto_fd fd = open(MARKS, O_WRONLY | O_CLOEXEC);
+    return fd < 0 || fcntl(fd, F_OFD_SETLK, &l) ? -1 : take_fd(&fd);
+}
+
+static bool take_window(struct server *s, uint32_t w)
+{
+    auto_fd m = mark(w);
+    if (m < 0 && errno == EAGAIN)
         return false;
     s->uid_claim = cgroup_host_claim(&s->cg, w);
-    return s->uid_claim >= 0 || errno != EAGAIN; /* a tree that takes no claims: the name has to do */
+    if (s->uid_claim < 0 && errno == EAGAIN)
+        return false;
+    if (m < 0 && s->uid_claim < 0)
+        log_warn("neither " MARKS " nor the control groups can be locked: another hutch on this host may use the same ids");
+    s->uid_lock = take_fd(&m);
+    return true;
 }
 
 int own_ids(struct server *s, struct err *e)
@@ -196,12 +206,8 @@ int own_ids(struct server *s, struct err *e)
     uint32_t seed = (uint32_t)hash64(s->tag, strlen(s->tag));
     for (uint32_t i = 0; i < UID_WINDOWS; i++) {
         uint32_t w = (seed + i) % UID_WINDOWS;
-        auto_fd fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-        if (fd < 0)
-            return err_sys(e, errno, "socket");
-        if (!take_window(s, w, fd))
+        if (!take_window(s, w))
             continue;
-        s->uid_lock = take_fd(&fd);
         s->uid_base = UID_FIRST + w * SLOTS * SLOT_IDS;
         return 0;
     }

@@ -44,7 +44,7 @@ static bool empty_dir(int dir)
     return d && n <= 2;
 }
 
-/* HOME belongs to the daemon, which could put another directory there; it cannot make one that is root's. */
+/* Made at the start (spawn/place.h). Of an earlier version, or a home that was copied, it may be another's. */
 static int open_dir(struct server *s, struct err *e)
 {
     struct stat st;
@@ -80,18 +80,17 @@ static void image_name(const char *id, char out[SP_ID + 8]) { (void)snprintf(out
 static int image_open(struct server *s, const char *id, struct err *e)
 {
     char name[SP_ID + 8];
-    struct stat st;
     image_name(id, name);
     auto_fd dir = open_dir(s, e);
     if (dir < 0)
         return -1;
-    auto_fd fd = openat(dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    auto_fd fd = openat(dir, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT)
         return err_set(e, E_NOT_FOUND, "volume %s has no image", id);
-    if (fd < 0 || fstat(fd, &st) < 0)
+    if (fd < 0)
         return err_sys(e, errno, "volume image");
-    if (!S_ISREG(st.st_mode) || st.st_uid || st.st_nlink != 1)
-        return err_set(e, E_DENIED, "the image of volume %s is not ours", id);
+    if (image_check(fd, false, e))
+        return err_wrap(e, "volume %s", id);
     if (flock(fd, LOCK_EX | LOCK_NB) < 0)
         return err_set(e, E_UNAVAILABLE, "volume %s is still being unmounted", id);
     return take_fd(&fd);

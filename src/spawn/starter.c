@@ -3,6 +3,7 @@
 #include "base/fd.h"
 #include "jail/sys.h"
 #include "spawn/op.h"
+#include "spawn/place.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -110,17 +111,10 @@ int spawn_find(const struct spawn_conf *c, bool *ret_found, struct err *e)
 
 /* ---- a new one ---- */
 
-static off_t size_of(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) ? 0 : st.st_size;
-}
-
 /* It ended without a word: what it wrote last, or else its watcher, says why. */
-static int last_words(const char *log, off_t from, struct err *e)
+static int last_words(int log, off_t from, struct err *e)
 {
-    auto_fd fd = open(log, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    auto_free char *text = fd >= 0 && lseek(fd, from, SEEK_SET) == from ? fd_slurp(fd, 1 << 20, NULL) : NULL;
+    auto_free char *text = lseek(log, from, SEEK_SET) == from ? fd_slurp(log, 1 << 20, NULL) : NULL;
     size_t n = text ? strlen(text) : 0;
     while (n && text[n - 1] == '\n')
         text[--n] = 0;
@@ -131,7 +125,7 @@ static int last_words(const char *log, off_t from, struct err *e)
                         : "it exited without a message");
 }
 
-static int hear(int lease, const char *log, off_t from, struct err *e)
+static int hear(int lease, int log, off_t from, struct err *e)
 {
     struct pollfd p = {.fd = lease, .events = POLLIN};
     struct err word;
@@ -151,7 +145,7 @@ static int hear(int lease, const char *log, off_t from, struct err *e)
 }
 
 /* A grandchild in its own session: not ours to wait for, not in our process group. */
-static void become_spawner(const struct spawn_conf *c, int starter, const char *log)
+static void become_spawner(const struct spawn_conf *c, int starter, int log)
 {
     char bin[PATH_LEN], uid[16], egress[16];
     struct err e;
@@ -160,10 +154,10 @@ static void become_spawner(const struct spawn_conf *c, int starter, const char *
     (void)snprintf(bin, sizeof bin, "%s/hutch-spawn", c->bin);
     (void)snprintf(uid, sizeof uid, "%u", c->allow_uid);
     (void)snprintf(egress, sizeof egress, "%u", c->egress_uid);
-    int out = open(log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600), null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     (void)dup2(null, 0);
-    if (out >= 0)
-        (void)dup2(out, 1), (void)dup2(out, 2);
+    (void)dup2(log, 1);
+    (void)dup2(log, 2);
     if (starter == STARTER_FD)
         (void)fcntl(starter, F_SETFD, 0);
     else
@@ -178,10 +172,11 @@ static void become_spawner(const struct spawn_conf *c, int starter, const char *
 
 int spawn_start(const struct spawn_conf *c, int *ret_lease, struct err *e)
 {
-    char log[PATH_LEN];
     int sv[2];
-    (void)snprintf(log, sizeof log, "%s/log/spawn.log", c->home);
-    off_t from = size_of(log);
+    auto_fd log = place_log(c->home, "spawn.log", e);
+    if (log < 0)
+        return err_wrap(e, "starting hutch-spawn");
+    off_t from = lseek(log, 0, SEEK_END);
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv))
         return err_sys(e, errno, "starting hutch-spawn");
     pid_t pid = fork();

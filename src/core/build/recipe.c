@@ -182,6 +182,7 @@ struct build *build_recipe(struct core *c, const struct recipe_spec *s, const st
     *r = (struct recipe_run){
         .build = b, .recipe = rec, .parsed = true, .context_fd = take_fd(&ctx), .pipe_w = -1};
     b->t->parent = xstrdup(parent->id);
+    r->whole = parent->packed; /* its image was written elsewhere: the host puts no difference onto that */
     r->since_ns = parent->created_ns < clock_wall()
                       ? parent->created_ns
                       : clock_wall(); /* its image was complete before */

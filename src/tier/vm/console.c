@@ -124,7 +124,19 @@ struct entry {
 
 static int open_log(int dir)
 {
-    return openat(dir, LOG_NAME, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    return openat(dir, LOG_NAME, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+}
+
+/* By copying: the folder is root's, and both files are there from the start (spawn/place.h). */
+static void begin_anew(int dir, int log)
+{
+    size_t n = 0;
+    auto_free char *text = lseek(log, 0, SEEK_SET) ? NULL : fd_slurp(log, 4 * LOG_MAX, &n);
+    auto_fd older = openat(dir, LOG_NAME ".1",
+                           O_WRONLY | O_TRUNC | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    bool kept = text && older >= 0 && fd_write_all(older, text, n);
+    if (ftruncate(log, 0) || !kept)
+        log_warn("log/" LOG_NAME ".1: %s", strerror(errno));
 }
 
 static void write_entry(void *arg)
@@ -133,11 +145,8 @@ static void write_entry(void *arg)
     struct stat st;
     auto_fd dir = openat(en->home, "log", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     auto_fd fd = dir < 0 ? -1 : open_log(dir);
-    if (fd >= 0 && !fstat(fd, &st) && st.st_size > (off_t)LOG_MAX &&
-        !renameat(dir, LOG_NAME, dir, LOG_NAME ".1")) {
-        cleanup_fd(&fd);
-        fd = open_log(dir);
-    }
+    if (fd >= 0 && !fstat(fd, &st) && st.st_size > (off_t)LOG_MAX)
+        begin_anew(dir, fd);
     if (fd < 0 || !fd_write_all(fd, en->text.p, en->text.n))
         log_warn("log/" LOG_NAME ": %s", strerror(errno));
     cleanup_fd(&en->home);

@@ -99,6 +99,12 @@ TEST(pack, tar_becomes_a_bootable_image)
     CHECK(pack_onto("t55555555555555555555", "t99999999999999999999", fd, &rep, &progress, &e) || rep.rc); /* no such base */
     fd = open(path, O_RDONLY | O_CLOEXEC);
     CHECK(pack_onto("t55555555555555555555", "../x", fd, &rep, &progress, &e) || rep.rc);
+    /* an image that the daemon wrote, as those of packs: neither copied nor opened by any tool of root */
+    CHECK_INT(sh("chown 64882 %s/home/templates/t11111111111111111111/rootfs.ext4", fx.dir), 0);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    CHECK(pack_onto("t55555555555555555555", "t11111111111111111111", fd, &rep, &progress, &e));
+    CHECK(e.code == E_DENIED || e.code == E_UNSUPPORTED);
+    CHECK_INT(sh("test ! -e %s/home/templates/t55555555555555555555.tmp/rootfs.ext4", fx.dir), 0);
     fx_stop();
 }
 
