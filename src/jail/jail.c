@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 
 #define NS_ALL (NS_USER | NS_PID | NS_MOUNT | NS_NET | NS_IPC | NS_UTS)
+#define PTS_MAX "64"   /* terminals of a box. Beyond the 1,024 that the host keeps for itself there are 3,072 on a machine */
 #define PLAIN_ID 1000u /* of those that are nobody in particular */
 
 static const struct profile {
@@ -168,7 +169,7 @@ static int s_find_place(struct jail *j, struct err *e)
 
 static int s_make_pts(struct jail *j, struct err *e)
 {
-    static const char *const pts[] = {"newinstance", NULL, "ptmxmode", "0666", "mode", "0620", "gid", "5", NULL};
+    static const char *const pts[] = {"newinstance", NULL, "ptmxmode", "0666", "mode", "0620", "gid", "5", "max", PTS_MAX, NULL};
     j->pts = mount_fs("devpts", pts, MATTR_NOSUID | MATTR_NOEXEC, e);
     return j->pts < 0 ? -1 : 0;
 }
@@ -396,7 +397,8 @@ int jail_spawn(struct jail *j, struct jailed *ret, struct err *e)
         return err_sys(e, errno, "jail: socketpair");
     j->sync = sv[1];
     j->root = j->dev = j->out = j->tools = j->proc = j->sys = j->pts = j->at = -1;
-    pid_t pid = ns_clone(NS_ALL, j->cgroup2, j->sibling, &pidfd, e);
+    struct ns_birth birth = {.namespaces = NS_ALL, .cgroup = j->cgroup2, .owner = j->owner, .sibling = j->sibling};
+    pid_t pid = ns_clone(&birth, &pidfd, e);
     if (!pid)
         child(j);
     (void)close(sv[1]);

@@ -59,6 +59,7 @@ static int unpack(struct pack *p, int fs, struct err *e)
     struct jail j = {.kind = JAIL_UNTAR,
                      .attach_at = p->s->attach_at,
                      .cgroup2 = -1,
+                     .owner = p->uid,
                      .filter = &p->s->f_untar,
                      .place = {{p->in, 0}, {p->progress, 1}, {p->errs, 2}},
                      .nplace = 3,
@@ -77,7 +78,7 @@ static int unpack(struct pack *p, int fs, struct err *e)
     if (hang(p, fs, e))
         return -1;
     auto_fd out = mount_clone(fs, "", false, e);
-    if (out < 0 || ns_map_ids(child.pid, jail_first_id(JAIL_UNTAR), p->uid, jail_id_count(JAIL_UNTAR), &userns, NULL, e) ||
+    if (out < 0 || ns_map_ids(child.pid, jail_first_id(JAIL_UNTAR), j.owner, jail_id_count(JAIL_UNTAR), &userns, NULL, e) ||
         mount_idmap(out, userns, e) || mount_attr(out, MATTR_NOSUID | MATTR_NODEV | MATTR_NOEXEC, false, e) ||
         jail_go(child.sync, p->root, out, -1, e))
         return -1; /* we are its namespace's init and about to exit: it dies with us */
