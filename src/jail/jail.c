@@ -225,14 +225,24 @@ static int s_boot_id(struct jail *j, struct err *e)
     return unlink(tmp) < 0 ? err_sys(e, errno, "file") : 0;
 }
 
+/* What is the same file for the host and for every box: it tells of others, or lets two boxes talk by what they hold. */
+static const char *const masked[] = {
+    /* keys, memory, ways to command the kernel */
+    "/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/kallsyms", "/proc/sysrq-trigger", "/proc/mtrr", "/proc/acpi", "/proc/scsi", "/proc/asound",
+    /* how the host was started and what it is made of */
+    "/proc/cmdline", "/proc/config.gz", "/proc/modules", "/proc/consoles", "/proc/iomem", "/proc/ioports", "/proc/swaps", "/sys/firmware", "/sys/module",
+    "/sys/power", "/sys/hypervisor", "/sys/devices/virtual/dmi", "/sys/kernel/boot_params", "/sys/kernel/notes", "/sys/kernel/vmcoreinfo",
+    "/sys/kernel/security",
+    /* what others do at this moment */
+    "/proc/locks", "/proc/timer_list", "/proc/sched_debug", "/proc/schedstat", "/proc/latency_stats", "/proc/interrupts", "/proc/softirqs",
+    "/proc/buddyinfo", "/proc/pagetypeinfo", "/proc/zoneinfo", "/proc/pressure", "/proc/sys/fs/aio-nr", "/proc/sys/fs/dentry-state",
+    "/proc/sys/fs/file-nr", "/proc/sys/fs/inode-nr", "/proc/sys/fs/inode-state", "/proc/sys/fs/quota", "/proc/sys/kernel/pty",
+    "/sys/kernel/slab", "/sys/kernel/uevent_seqnum",
+    /* names and backing paths of every box's disk */
+    "/proc/partitions", "/proc/diskstats", "/sys/block", "/sys/class/block", "/sys/dev", "/sys/devices/virtual/block", "/sys/fs/ext4"};
+
 static int s_hide(struct jail *j, struct err *e)
 {
-    static const char *const masked[] = {"/proc/kcore", "/proc/keys", "/proc/sysrq-trigger", "/proc/timer_list", "/proc/sched_debug",
-                                         "/proc/latency_stats", "/proc/acpi", "/proc/scsi", "/proc/asound", "/proc/kallsyms",
-                                         "/proc/interrupts", "/proc/mtrr", "/proc/key-users", "/proc/partitions", "/proc/diskstats",
-                                         /* names and backing paths of every box's disk */
-                                         "/sys/block", "/sys/class/block", "/sys/dev", "/sys/devices/virtual/block", "/sys/fs/ext4",
-                                         "/sys/firmware", "/sys/module", "/sys/power", "/sys/kernel/slab", "/sys/kernel/security"};
     static const char *const read_only[] = {"proc/sys", "proc/irq", "proc/bus", "proc/fs"};
     (void)j;
     const char *const o[] = {"size", "4k", "nr_inodes", "1", "mode", "0555", "source", "none", NULL};

@@ -203,6 +203,9 @@ TEST(cgroup, this_host_limits_and_kills)
         CHECK_INT(faccessat(h.tree[CG_PIDS], "ready-1", F_OK, 0), -1);
         auto_fd pids = openat(h.tree[CG_PIDS], "box", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         CHECK_INT((int)cg_read_u64(pids, "pids.max"), 16);
+        auto_fd memory = openat(h.tree[CG_MEMORY], "box", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (!faccessat(memory, "memory.kmem.tcp.limit_in_bytes", F_OK, 0)) /* not in every kernel */
+            CHECK_INT((int)cg_read_u64(memory, "memory.kmem.tcp.limit_in_bytes"), 16 << 20);
         if (g.tree[CG_FREEZER] >= 0) {
             CHECK_INT(cgroup_freeze(&g, true, &e), 0);
             CHECK_INT(cgroup_kill(&h, &g, &e), 0); /* frozen ones too */

@@ -147,6 +147,8 @@ TEST(profiles, container_refuses_the_dangerous)
         CHECK_INT(ask(&p, sysnr(no[i]), 0, 0), DENY);
     CHECK_INT(ask(&p, SYS_unshare, 0x10000000, 0), DENY);
     CHECK_INT(ask(&p, SYS_unshare, 0x80, 0), DENY);
+    CHECK_INT(ask(&p, SYS_unshare, 0x02000000 | 0x10000000, 0), DENY); /* the agent's mark, and more */
+    CHECK_INT(ask(&p, SYS_unshare, 0x02000000, 0), ALLOW);
     CHECK_INT(ask(&p, SYS_unshare, 0x400 /* CLONE_FILES */, 0), ALLOW);
     CHECK_INT(ask(&p, SYS_ptrace, 16, 1), DENY);
     CHECK_INT(ask(&p, SYS_ptrace, 16, 2), ALLOW);
