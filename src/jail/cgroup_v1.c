@@ -11,13 +11,13 @@
 
 static const char *const name[CG_TREES] = {"cpu", "cpuacct", "memory", "pids", "freezer"};
 
-/* Buffers of TCP and UDP are counted in the group only once this was written, and beside its memory, not within: a quarter more. ENOENT:
- * a kernel that has none. cgroup2 counts them as memory of the group. */
+/* Buffers of TCP and UDP are counted in the group only once this was written, and beside its memory, not within. ENOENT: a kernel that
+ * has none. cgroup2 counts them as memory of the group. */
 static int set_sockets(int dir, uint64_t bytes, struct err *e)
 {
     char v[24] = "-1";
     if (bytes)
-        (void)snprintf(v, sizeof v, "%llu", (unsigned long long)bytes / 4);
+        (void)snprintf(v, sizeof v, "%llu", (unsigned long long)bytes);
     int sys = cg_write(dir, "memory.kmem.tcp.limit_in_bytes", v);
     return sys && sys != ENOENT ? err_sys(e, sys, "limit of socket buffers") : 0;
 }
@@ -60,14 +60,15 @@ static int set_memory(int dir, uint64_t bytes, bool fresh, struct err *e)
         (void)cg_write(dir, "memory.memsw.limit_in_bytes", v);
     int sys = cg_write(dir, "memory.limit_in_bytes", v);
     (void)cg_write(dir, "memory.memsw.limit_in_bytes", v);
-    return sys ? err_sys(e, sys, "memory limit") : set_sockets(dir, bytes, e);
+    return sys ? err_sys(e, sys, "memory limit") : 0;
 }
 
 int cg1_limit(const struct cgroup *g, const struct cgroup_limit *l, bool fresh, struct err *e)
 {
     char quota[24] = "-1", pids[16] = "max";
     int sys;
-    if (set_memory(g->tree[CG_MEMORY], l->memory_bytes, fresh, e))
+    if (set_memory(g->tree[CG_MEMORY], l->memory_bytes, fresh, e) ||
+        set_sockets(g->tree[CG_MEMORY], l->all_sockets ? l->memory_bytes : l->memory_bytes / 4, e))
         return -1;
     if (l->cpu_millis)
         (void)snprintf(quota, sizeof quota, "%llu", (unsigned long long)l->cpu_millis * 100);
