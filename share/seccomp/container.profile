@@ -24,7 +24,6 @@ allow ioctl
 # ---- waiting
 allow poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_ctl_old epoll_wait epoll_wait_old epoll_pwait epoll_pwait2
 allow eventfd eventfd2 signalfd signalfd4 timerfd_create timerfd_settime timerfd_gettime pipe pipe2
-allow io_setup io_destroy io_submit io_cancel io_getevents io_pgetevents
 
 # ---- memory
 allow brk mmap munmap mremap mprotect madvise mincore msync mlock mlock2 munlock mlockall munlockall memfd_create memfd_secret
@@ -36,6 +35,8 @@ maybe allow map_shadow_stack mseal
 errno ENOSYS clone3
 allow clone if a0 & 0x7e020000 == 0
 allow unshare if a0 & 0x7e020080 == 0
+# a cgroup namespace is how the agent marks what belongs to one command (src/guest/tree.h): it needs CAP_SYS_ADMIN, the agent's alone
+allow unshare if a0 == 0x02000000
 allow fork vfork execve execveat exit exit_group wait4 waitid getpid getppid gettid getpgid getpgrp setpgid getsid setsid
 allow set_tid_address set_robust_list get_robust_list rseq futex futex_waitv arch_prctl prctl modify_ldt set_thread_area get_thread_area
 maybe allow futex_wake futex_wait futex_requeue
@@ -71,8 +72,28 @@ allow sethostname # the agent's; user processes lack the capability
 allow sched_yield sched_setparam sched_getparam sched_setscheduler sched_getscheduler sched_get_priority_max sched_get_priority_min
 allow sched_rr_get_interval sched_setaffinity sched_getaffinity sched_setattr sched_getattr
 
-# ---- sockets; what they reach is the network namespace's business
-allow socket socketpair bind listen accept accept4 connect getsockname getpeername sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg
+# ---- sockets; what those of these families reach is the network namespace's business. The others are absent, as from a kernel that
+# lacks them: vsock is in no namespace and leads to whoever runs the host, AF_ALG, AF_XDP, AF_RDS, AF_TIPC and the like are code of the
+# kernel that few read, and asking for one makes the host load its module. Not AF_PACKET either (17): raw packets of IP are enough for
+# ping and traceroute, and frames have been the way out of containers whose root holds CAP_NET_RAW more than once.
+# Order: what fails for any family first, then the families, then the protocols of the last one, netlink.
+errno EPROTONOSUPPORT socket if a2 & 0xffffffff == 33   # IPPROTO_DCCP; each of these six is a module of its own
+errno EPROTONOSUPPORT socket if a2 & 0xffffffff == 115  # IPPROTO_L2TP
+errno EPROTONOSUPPORT socket if a2 & 0xffffffff == 132  # IPPROTO_SCTP
+errno EPROTONOSUPPORT socket if a2 & 0xffffffff == 136  # IPPROTO_UDPLITE
+errno EPROTONOSUPPORT socket if a2 & 0xffffffff == 256  # IPPROTO_SMC
+errno EPROTONOSUPPORT socket if a2 & 0xffffffff == 262  # IPPROTO_MPTCP: who offers it falls back to TCP
+allow socket if a0 & 0xffffffff == 1                    # AF_UNIX
+allow socket if a0 & 0xffffffff == 2                    # AF_INET
+allow socket if a0 & 0xffffffff == 10                   # AF_INET6
+errno EAFNOSUPPORT socket if a0 & 0xffffffff != 16      # AF_NETLINK:
+allow socket if a2 & 0xffffffff == 0                    # NETLINK_ROUTE: addresses and links, every resolver asks
+allow socket if a2 & 0xffffffff == 4                    # NETLINK_SOCK_DIAG: ss
+allow socket if a2 & 0xffffffff == 15                   # NETLINK_KOBJECT_UEVENT: libudev; nothing is told outside the host's own namespace
+errno EPROTONOSUPPORT socket                            # netfilter, xfrm, generic, audit, crypto …
+allow socketpair if a0 & 0xffffffff == 1
+errno EAFNOSUPPORT socketpair
+allow bind listen accept accept4 connect getsockname getpeername sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg
 allow setsockopt getsockopt shutdown
 
 # ---- System V and POSIX IPC, own namespace
@@ -81,6 +102,8 @@ allow mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr
 
 # ---- probed by libraries and expected to be missing rather than forbidden
 errno ENOSYS io_uring_setup io_uring_enter io_uring_register userfaultfd bpf
+# one number, fs.aio-max-nr, is all there is of these for the whole machine
+errno ENOSYS io_setup io_destroy io_submit io_cancel io_getevents io_pgetevents
 # ---- named refusals, so that a reader need not search for what is absent: mount umount2 pivot_root fsopen fsconfig fsmount
 # fspick open_tree move_mount mount_setattr setns perf_event_open keyctl add_key request_key kexec_load kexec_file_load
 # init_module finit_module delete_module swapon swapoff reboot open_by_handle_at name_to_handle_at acct quotactl

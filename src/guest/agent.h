@@ -52,7 +52,6 @@ struct agent {
     uint64_t groups, spare;    /* cgroups so far; the one that waits for the next process, */
     int spare_fd;              /* or -1 */
     unsigned nprocs, nexited;
-    uint64_t serial;           /* of the next process: marks its environment */
     uint64_t oom_seen;         /* vm: /proc/vmstat oom_kill as last looked at */
     struct list shares;        /* ROLE_SHARE: volumes that are mounted */
     unsigned nshares;

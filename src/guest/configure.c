@@ -9,6 +9,7 @@
 #include "guest/path.h"
 #include "guest/spawn.h"
 #include "guest/sys.h"
+#include "guest/tree.h"
 #include "wire/msg.h"
 #include <dirent.h>
 #include <errno.h>
@@ -122,12 +123,15 @@ static int run_hook(struct agent *a, const char *path, int64_t deadline, struct 
     struct launch l = {.argv = argv, .envp = envp, .path = "", .cwd = "/", .user = {.name = "root"}, .ngroups = 1,
                        .in = a->devnull, .out = a->devnull, .err = a->devnull, .cgroup = -1, .vm = a->vm, .scored = a->first};
     pid_t pid = launch_start(&l, e);
+    auto_fd mark = l.mark;
     if (pid < 0)
         return -1;
     auto_fd pfd = (int)syscall(SYS_pidfd_open, pid, 0);
     struct pollfd w = {.fd = pfd, .events = POLLIN};
     int64_t left = deadline - clock_mono();
     if (pfd >= 0 && (left <= 0 || poll(&w, 1, (int)(left / NS_PER_MS)) <= 0)) {
+        if (mark >= 0)
+            tree_kill(mark);
         (void)kill(-pid, SIGKILL);
         (void)waitid(P_PID, (id_t)pid, &si, WEXITED);
         return err_set(e, E_TIMEOUT, "%s did not finish in time", path);

@@ -1,7 +1,9 @@
 #include "guest/proc.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "guest/group.h"
 #include "guest/sys.h"
+#include "guest/tree.h"
 #include "wire/msg.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -25,19 +27,17 @@ void procs_init(struct agent *a)
     groups_init(a);
     for (int i = 0; i < PROC_HASH; i++)
         list_init(&a->procs_hash[i]);
-    a->serial = 1;
 }
 
-struct proc *proc_new(struct agent *a)
+struct proc *proc_new(void)
 {
     struct proc *p = xcalloc(1, sizeof *p);
-    p->serial = a->serial++;
     p->out = (struct io){.fd = -1, .fn = proc_on_out};
     p->err = (struct io){.fd = -1, .fn = proc_on_err};
     p->in = (struct io){.fd = -1, .fn = proc_on_in};
     list_init(&p->listeners), list_init(&p->inq);
     p->drain = RING_CAP;
-    p->group_fd = -1;
+    p->group_fd = p->mark = -1;
     return p;
 }
 
@@ -58,6 +58,7 @@ void proc_free(struct agent *a, struct proc *p)
     proc_input_drop(a, p);
     ring_free(&p->ring);
     group_drop(a, p);
+    cleanup_fd(&p->mark);
     if (p->all.next)
         p->done ? a->nexited-- : a->nprocs--;
     list_del(&p->hash), list_del(&p->all);
@@ -277,7 +278,8 @@ void proc_kill_tree(struct agent *a, struct proc *p)
     p->killed = true;
     if (group_kill(p))
         return;
-    tree_kill(p->reaped ? 0 : p->pid, p->serial); /* before the group: ancestry is lost when a parent dies */
+    if (p->mark >= 0)
+        tree_kill(p->mark);
     if (!p->reaped)
         (void)kill(-p->pid, SIGKILL); /* setsid ran before exec, so the group exists */
 }

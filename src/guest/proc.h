@@ -21,7 +21,6 @@ struct input {
 struct proc {
     struct list hash, all, parting;
     pid_t pid;
-    uint64_t serial;
     char *tag;
     struct buf desc;        /* fields for OP_PROCS */
     struct io out, err, in; /* pty: `out` is the master, in both directions */
@@ -33,6 +32,7 @@ struct proc {
     uint64_t group;         /* vm: its cgroup, see group.h; 0: none */
     int group_fd;
     bool group_spent;
+    int mark;               /* where there are no groups: of its tree, see tree.h; -1: none */
     uint8_t kind;
     int code;
     int64_t done_at;        /* monotonic */
@@ -48,7 +48,7 @@ void procs_init(struct agent *a);
 void procs_fini(struct agent *a);
 void procs_reap(struct agent *a);
 struct proc *proc_find(struct agent *a, struct rec r, struct err *e); /* by T_PID or T_TAG */
-struct proc *proc_new(struct agent *a);
+struct proc *proc_new(void);
 void proc_started(struct agent *a, struct proc *p, pid_t pid);
 void proc_free(struct agent *a, struct proc *p); /* also a half-built one */
 void proc_kill_tree(struct agent *a, struct proc *p);
@@ -70,5 +70,3 @@ void listen_wake(struct agent *a, struct proc *p);
 /* pty.c */
 int pty_open(unsigned cols, unsigned rows, uint32_t uid, int *ret_slave, struct err *e); /* returns the master, non-blocking */
 int pty_resize(int master, unsigned cols, unsigned rows);
-/* tree.c: kill every process of the tree that /proc shows */
-void tree_kill(pid_t leader, uint64_t serial);

@@ -70,13 +70,9 @@ static int add_env_kv(struct start *s, const char *k, const char *v, struct err 
     return n < 0 || (size_t)n >= sizeof line ? 0 : add_env(s, (struct str){line, (size_t)n}, e);
 }
 
-static int build_env(struct agent *a, struct start *s, const struct user *u, struct rec r, uint64_t serial, bool pty, struct err *e)
+static int build_env(struct agent *a, struct start *s, const struct user *u, struct rec r, bool pty, struct err *e)
 {
-    char mark[24];
     struct field f;
-    (void)snprintf(mark, sizeof mark, "%llu", (unsigned long long)serial);
-    if (!a->vm && add_env_kv(s, "HUTCH_EXEC", mark, e)) /* see tree.c */
-        return -1;
     size_t from = s->nenv; /* a later entry of the same request wins: walk once to find the last of each */
     while (rec_next(&r, &f))
         if (f.tag == T_ENV) {
@@ -134,7 +130,7 @@ static int parse_start(const struct req *q, struct start *s, struct proc *p, uin
     if (p->pty && (*ret_cols > 65535 || *ret_rows > 65535))
         return err_set(e, E_INVALID, "terminal size out of range");
     s->l.ngroups = user_groups(&a->users, &s->l.user, s->l.groups);
-    if (build_env(a, s, &s->l.user, q->rec, p->serial, p->pty, e))
+    if (build_env(a, s, &s->l.user, q->rec, p->pty, e))
         return -1;
     struct str cwd;
     s->l.cwd_asked = rec_get(q->rec, T_CWD, &cwd) && cwd.n;
@@ -205,6 +201,7 @@ static int start_process(const struct req *q, struct start *s, struct proc *p, s
     s->l.vm = a->vm, s->l.scored = a->first;
     s->l.cgroup = group_join(a, p);
     pid_t pid = launch_start(&s->l, e);
+    p->mark = s->l.mark;
     if (pid < 0)
         return -1;
     p->tag = rec_dup(q->rec, T_TAG);
@@ -223,7 +220,7 @@ void op_start(const struct req *q)
         reply_err(a, q->id, &e);
         return;
     }
-    struct proc *p = proc_new(a);
+    struct proc *p = proc_new();
     uint64_t ms = rec_u64_or(q->rec, T_TIMEOUT_MS, 0);
     if (start_process(q, &s, p, &e)) {
         procs_reap(a); /* a child that failed before exec; its cgroup must be empty before it can go */

@@ -1,4 +1,5 @@
 #include "guest/spawn.h"
+#include "guest/tree.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -174,7 +175,9 @@ pid_t launch_start(struct launch *l, struct err *e)
 {
     sigset_t all, old;
     pid_t pid = -1;
-    l->stage = LAUNCH_OK, l->sys = 0;
+    l->stage = LAUNCH_OK, l->sys = 0, l->mark = -1;
+    if (l->cgroup < 0 && (l->mark = tree_mark(e)) < 0)
+        return -1;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &old);
     if (!l->vm)

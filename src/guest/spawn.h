@@ -20,7 +20,8 @@ struct launch {
     int ngroups;
     int in, out, err;   /* become 0, 1, 2; all > 2 */
     bool tty;           /* `in` becomes the controlling terminal */
-    int cgroup;         /* fd of a cgroup2 directory, or -1 */
+    int cgroup;         /* fd of a cgroup2 directory, or -1: its tree gets a mark */
+    int mark;           /* answer, the caller's to close, also after a failure; -1: none (tree.h) */
     bool vm;
     bool scored;        /* what it inherits from us is right when memory runs out */
     volatile int stage, sys; /* written by the child */

@@ -19,7 +19,13 @@
 
 enum cg_tree { CG_CPU, CG_CPUACCT, CG_MEMORY, CG_PIDS, CG_FREEZER };
 
-struct cgroup_limit { uint64_t memory_bytes; uint32_t cpu_millis, pids_max; bool low_priority; }; /* 0: unlimited */
+/* 0: unlimited */
+struct cgroup_limit {
+    uint64_t memory_bytes;
+    uint32_t cpu_millis, pids_max;
+    bool low_priority;
+    bool all_sockets; /* its work is sockets: on v1, which counts their buffers apart, as much as of memory, not a quarter */
+};
 struct cgroup_usage { uint64_t cpu_ns, mem_bytes, mem_cache, mem_peak, oom_kills, nproc; };
 
 struct cgroup_host {

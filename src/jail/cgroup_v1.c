@@ -11,6 +11,17 @@
 
 static const char *const name[CG_TREES] = {"cpu", "cpuacct", "memory", "pids", "freezer"};
 
+/* Buffers of TCP and UDP are counted in the group only once this was written, and beside its memory, not within. ENOENT: a kernel that
+ * has none. cgroup2 counts them as memory of the group. */
+static int set_sockets(int dir, uint64_t bytes, struct err *e)
+{
+    char v[24] = "-1";
+    if (bytes)
+        (void)snprintf(v, sizeof v, "%llu", (unsigned long long)bytes);
+    int sys = cg_write(dir, "memory.kmem.tcp.limit_in_bytes", v);
+    return sys && sys != ENOENT ? err_sys(e, sys, "limit of socket buffers") : 0;
+}
+
 int cg1_host_open(struct cgroup_host *h, const char *mountinfo, struct err *e)
 {
     char at[CG_TREES][256];
@@ -30,7 +41,8 @@ int cg1_host_open(struct cgroup_host *h, const char *mountinfo, struct err *e)
         if (root < 0 || (h->tree[i] = cg_own_dir(root, h->tag)) < 0)
             return err_sys(e, errno, "cgroup %s", name[i]);
     }
-    return 0;
+    /* The first group that counts socket buffers changes the kernel's code, the end of the last one changes it back: not with every box. */
+    return set_sockets(h->tree[CG_MEMORY], 0, e);
 }
 
 static int dir_of(const struct cgroup *g, enum cg_tree t)
@@ -55,7 +67,8 @@ int cg1_limit(const struct cgroup *g, const struct cgroup_limit *l, bool fresh, 
 {
     char quota[24] = "-1", pids[16] = "max";
     int sys;
-    if (set_memory(g->tree[CG_MEMORY], l->memory_bytes, fresh, e))
+    if (set_memory(g->tree[CG_MEMORY], l->memory_bytes, fresh, e) ||
+        set_sockets(g->tree[CG_MEMORY], l->all_sockets ? l->memory_bytes : l->memory_bytes / 4, e))
         return -1;
     if (l->cpu_millis)
         (void)snprintf(quota, sizeof quota, "%llu", (unsigned long long)l->cpu_millis * 100);
@@ -77,7 +90,7 @@ void cg1_usage(const struct cgroup *g, struct cgroup_usage *u)
         u->cpu_ns = cg_read_key(g->v2, "cpu.stat", "usage_usec") * 1000;
     if (!u->cpu_ns) /* no cgroup2, or one too old to count; EBADF and ENOENT read as 0 */
         u->cpu_ns = cg_read_u64(dir_of(g, CG_CPUACCT), "cpuacct.usage");
-    u->mem_bytes = cg_read_u64(mem, "memory.usage_in_bytes");
+    u->mem_bytes = cg_read_u64(mem, "memory.usage_in_bytes") + cg_read_u64(mem, "memory.kmem.tcp.usage_in_bytes");
     u->mem_peak = cg_read_u64(mem, "memory.max_usage_in_bytes");
     u->mem_cache = cg_read_key(mem, "memory.stat", "cache");
     u->oom_kills = cg_read_key(mem, "memory.oom_control", "oom_kill");

@@ -51,6 +51,7 @@ struct jail {
     const char *run_size;   /* tmpfs */
     int cgroup2;            /* born in it; -1: none */
     int join[CG_TREES], njoin;
+    uid_t owner;            /* of its user namespace: the first of its ids outside */
     bool sibling;           /* our parent's child, not ours: who keeps it need not be who makes it */
     const struct seccomp_prog *filter;
     struct { int from, to; } place[JAIL_PLACE_MAX]; /* descriptors by number */

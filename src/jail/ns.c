@@ -1,25 +1,64 @@
 #include "jail/ns.h"
-#include "jail/sys.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/log.h"
+#include "jail/privs.h"
+#include "jail/sys.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
-pid_t ns_clone(unsigned namespaces, int cgroup_fd, bool sibling, int *ret_pidfd, struct err *e)
+static long clone3(const struct ns_birth *b, int *pidfd)
+{
+    struct clone3_args a = {.flags = CLONE3_PIDFD | CLONE3_CLEAR_SIGHAND | (b->sibling ? CLONE3_PARENT : 0) | b->namespaces,
+                            .pidfd = (uint64_t)(uintptr_t)pidfd,
+                            .exit_signal = b->sibling ? 0 : SIGCHLD, /* a sibling has ours */
+                            .cgroup = 0};
+    if (b->cgroup >= 0) {
+        a.flags |= CLONE3_INTO_CGROUP;
+        a.cgroup = (uint64_t)b->cgroup;
+    }
+    return syscall(SYS_clone3, &a, sizeof a);
+}
+
+/* The child begins with the owner's effective id and with root's for files: it is still to find the place of its new root, and
+ * then takes ids of its own. We are root again before anything else happens, and die with our parent as before. */
+static long clone3_owned(const struct ns_birth *b, int *pidfd, struct err *e)
+{
+    int death = 0, dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
+    (void)prctl(PR_GET_PDEATHSIG, &death, 0, 0, 0);
+    if (privs_act_as(b->owner, e))
+        return -1;
+    long pid = clone3(b, pidfd);
+    int sys = errno;
+    if (!pid)
+        return 0;
+    if (privs_act_as(0, e)) {
+        log_error("cannot return to root: %s", e->msg);
+        abort(); /* whatever we did next we would do as a box */
+    }
+    if (dumpable == 1)
+        (void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+    (void)prctl(PR_SET_PDEATHSIG, death, 0, 0, 0);
+    errno = sys;
+    return pid < 0 ? err_sys(e, sys, "clone3") : pid;
+}
+
+pid_t ns_clone(const struct ns_birth *b, int *ret_pidfd, struct err *e)
 {
     int pidfd = -1;
-    struct clone3_args a = {.flags = CLONE3_PIDFD | CLONE3_CLEAR_SIGHAND | (sibling ? CLONE3_PARENT : 0) | namespaces,
-                            .pidfd = (uint64_t)(uintptr_t)&pidfd,
-                            .exit_signal = sibling ? 0 : SIGCHLD, /* a sibling has ours */
-                            .cgroup = 0};
-    if (cgroup_fd >= 0) {
-        a.flags |= CLONE3_INTO_CGROUP;
-        a.cgroup = (uint64_t)cgroup_fd;
+    long pid;
+    if (b->namespaces & NS_USER) {
+        if (!b->owner)
+            return (pid_t)err_set(e, E_INTERNAL, "a user namespace must not be root's");
+        pid = clone3_owned(b, &pidfd, e);
+    } else if ((pid = clone3(b, &pidfd)) < 0) {
+        (void)err_sys(e, errno, "clone3");
     }
-    long pid = syscall(SYS_clone3, &a, sizeof a);
     if (pid < 0)
-        return (pid_t)err_sys(e, errno, "clone3");
+        return -1;
     if (!pid) {
         sigset_t none;
         (void)sigemptyset(&none);

@@ -103,6 +103,17 @@ int privs_limits(uint64_t nofile, uint64_t stack_bytes, struct err *e)
     return 0;
 }
 
+int privs_act_as(uid_t uid, struct err *e)
+{
+    uint64_t have;
+    if (caps_read(&have) < 0)
+        return err_sys(e, errno, "capget");
+    if (syscall(SYS_setresuid, -1, uid, -1) < 0)
+        return err_sys(e, errno, "setresuid %u", (unsigned)uid);
+    (void)setfsuid(0); /* it went along with the other; our real id allows the way back */
+    return caps_write(have, have) < 0 ? err_sys(e, errno, "capset") : 0;
+}
+
 int privs_fs_as(uid_t uid, gid_t gid, struct err *e)
 {
     uint64_t have;

@@ -19,5 +19,8 @@ int privs_bound(uint64_t keep, struct err *e) __attribute__((warn_unused_result)
 int privs_caps(uint64_t keep, struct err *e) __attribute__((warn_unused_result));  /* permitted = effective = keep; inheritable empty */
 int privs_no_new(struct err *e) __attribute__((warn_unused_result));
 int privs_limits(uint64_t nofile, uint64_t stack_bytes, struct err *e) __attribute__((warn_unused_result)); /* soft, at most the hard ones; no core files */
+/* For the parent: another effective id for a moment, with file accesses and capabilities as they are. 0 ends it. Clears the death
+ * signal and the dumpable mark of the process, either way. */
+int privs_act_as(uid_t uid, struct err *e) __attribute__((warn_unused_result));
 /* For the parent: file accesses as another id for a moment, with capabilities kept effective. */
 int privs_fs_as(uid_t uid, gid_t gid, struct err *e) __attribute__((warn_unused_result));

@@ -32,7 +32,8 @@ struct unit {
 
 static int parse_errno(const char *s)
 {
-    static const struct { const char *name; int v; } e[] = {{"EPERM", EPERM}, {"ENOSYS", ENOSYS}, {"EACCES", EACCES}, {"EINVAL", EINVAL}};
+    static const struct { const char *name; int v; } e[] = {{"EPERM", EPERM}, {"ENOSYS", ENOSYS}, {"EACCES", EACCES}, {"EINVAL", EINVAL},
+                                                            {"EAFNOSUPPORT", EAFNOSUPPORT}, {"EPROTONOSUPPORT", EPROTONOSUPPORT}};
     for (size_t i = 0; i < sizeof e / sizeof *e; i++)
         if (!strcmp(e[i].name, s))
             return e[i].v;

@@ -57,7 +57,7 @@ static int start(struct server *s, struct box *b, const struct sp_box *q, struct
     auto_fd userns = -1, inner = -1, err_end = -1, lower = -1;
     if (agent < 0 || ready_take(b, &child, &userns, e))
         return -1;
-    b->limit = (struct cgroup_limit){(uint64_t)q->limit.memory_mib << 20, q->limit.cpu_millis, q->limit.pids_max, false};
+    b->limit = (struct cgroup_limit){.memory_bytes = (uint64_t)q->limit.memory_mib << 20, .cpu_millis = q->limit.cpu_millis, .pids_max = q->limit.pids_max};
     if (cgroup_finish(&s->cg, b->id, &b->limit, &b->cg, e))
         return -1;
     b->has_dir = !disk_upper_exists(s, b->id); /* a paused one's layer must survive a start that fails */

@@ -75,7 +75,7 @@ static int start(struct server *s, struct box *b, const struct sp_isolate *q, st
     if (lower < 0)
         return -1;
     int agent = server_program(s, "hutch-agent", &s->agent, s->agent_id, e);
-    struct cgroup_limit limit = {(uint64_t)q->limit.memory_mib << 20, q->limit.cpu_millis, q->limit.pids_max, false};
+    struct cgroup_limit limit = {.memory_bytes = (uint64_t)q->limit.memory_mib << 20, .cpu_millis = q->limit.cpu_millis, .pids_max = q->limit.pids_max};
     if (agent < 0 || box_cage(b, &limit, e))
         return -1;
     auto_fd inner = -1, err_end = -1;

@@ -47,6 +47,7 @@ static int unpack(struct pack *p, int fs, struct err *e)
     struct jail j = {.kind = JAIL_UNTAR,
                      .attach_at = p->s->attach_at,
                      .cgroup2 = -1,
+                     .owner = p->uid,
                      .filter = &p->s->f_untar,
                      .place = {{p->in, 0}, {p->progress, 1}, {p->errs, 2}},
                      .nplace = 3,
@@ -65,7 +66,7 @@ static int unpack(struct pack *p, int fs, struct err *e)
     if (mount_move(fs, AT_FDCWD, p->s->attach_at, e))
         return err_wrap(e, "location of the new file system");
     auto_fd out = mount_clone(fs, "", false, e);
-    if (out < 0 || ns_map_ids(child.pid, jail_first_id(JAIL_UNTAR), p->uid, jail_id_count(JAIL_UNTAR), &userns, NULL, e) ||
+    if (out < 0 || ns_map_ids(child.pid, jail_first_id(JAIL_UNTAR), j.owner, jail_id_count(JAIL_UNTAR), &userns, NULL, e) ||
         mount_idmap(out, userns, e) || mount_attr(out, MATTR_NOSUID | MATTR_NODEV | MATTR_NOEXEC, false, e) ||
         jail_go(child.sync, p->root, out, -1, e))
         return -1; /* we are its namespace's init and about to exit: it dies with us */
@@ -223,7 +224,7 @@ static int start(struct server *s, struct box *b, const struct sp_pack *q, int i
     if (q->mode == SP_PACK_ONTO && base < 0)
         return -1;
     p.uid = box_uid(b);
-    b->limit = (struct cgroup_limit){(uint64_t)PACK_MEM_MIB << 20, 0, PACK_PIDS, false};
+    b->limit = (struct cgroup_limit){.memory_bytes = (uint64_t)PACK_MEM_MIB << 20, .pids_max = PACK_PIDS};
     if (cgroup_make(&s->cg, b->id, &b->limit, &b->cg, e))
         return -1;
     if (pipe2(pipes, O_CLOEXEC) < 0)

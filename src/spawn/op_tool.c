@@ -102,7 +102,7 @@ static int start(struct server *s, struct box *b, const struct sp_tool *q, struc
         t.argv[n++] = t.work;
     }
     make_env(&t);
-    b->limit = (struct cgroup_limit){0, 0, TOOL_PIDS, false};
+    b->limit = (struct cgroup_limit){.pids_max = TOOL_PIDS};
     if (cgroup_make(&s->cg, b->id, &b->limit, &b->cg, e))
         return -1;
     if (pipe2(out, O_CLOEXEC) < 0)

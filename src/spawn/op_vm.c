@@ -220,7 +220,7 @@ static int start(struct server *s, struct box *b, const struct sp_vm *q, const i
     static struct args a; /* one thread; the child has its own copy */
     memset(&a, 0, sizeof a);
     uint32_t mib = (q->limit.memory_mib > q->ram_mib ? q->limit.memory_mib : q->ram_mib) + SP_VM_OVERHEAD_MIB;
-    struct cgroup_limit limit = {(uint64_t)mib << 20, q->limit.cpu_millis, VM_PIDS, q->low_priority};
+    struct cgroup_limit limit = {.memory_bytes = (uint64_t)mib << 20, .cpu_millis = q->limit.cpu_millis, .pids_max = VM_PIDS, .low_priority = q->low_priority};
     auto_fd chan_in = -1, volumes_in = -1, qmp_in = -1, err_end = -1;
     if (box_cage(b, &limit, e) || box_channel(&b->chan, &chan_in, e) || box_channel(&b->volumes, &volumes_in, e) ||
         box_channel(&b->qmp, &qmp_in, e) || box_log_pipe(b, box_uid(b), &err_end, e))

@@ -46,7 +46,7 @@ int child_run(struct server *s, struct request *r, const struct child_work *w, s
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv) < 0)
         return err_sys(e, errno, "socket pair");
     auto_fd mine = sv[0], theirs = sv[1];
-    pid_t pid = ns_clone(0, -1, false, &pidfd, e);
+    pid_t pid = ns_clone(&(struct ns_birth){.cgroup = -1}, &pidfd, e);
     if (pid < 0)
         return -1;
     if (!pid) {

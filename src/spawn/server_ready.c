@@ -76,7 +76,7 @@ static int furnish(struct server *s, struct ready *r, const struct order *o, boo
 {
     char name[32];
     int none = -1;
-    struct jail j = {.kind = JAIL_BOX, .attach_at = s->attach_at, .run_size = "64m", .filter = &s->f_box, .exec_fd = -1, .argv = argv, .envp = envp, .sibling = sibling};
+    struct jail j = {.kind = JAIL_BOX, .owner = slot_uid(s, o->slot), .attach_at = s->attach_at, .run_size = "64m", .filter = &s->f_box, .exec_fd = -1, .argv = argv, .envp = envp, .sibling = sibling};
     (void)snprintf(name, sizeof name, "ready-%llu", (unsigned long long)o->serial);
     if (cgroup_begin(&s->cg, name, &r->cg, e) || (j.njoin = cgroup_join_fds(&r->cg, j.join, e)) < 0)
         return -1;
@@ -84,7 +84,7 @@ static int furnish(struct server *s, struct ready *r, const struct order *o, boo
     int rc = jail_spawn(&j, &r->child, e);
     for (int i = 0; i < j.njoin; i++)
         (void)close(j.join[i]);
-    if (rc || ns_map_ids(r->child.pid, jail_first_id(JAIL_BOX), slot_uid(s, o->slot), jail_id_count(JAIL_BOX), &r->userns, &r->mntns, e))
+    if (rc || ns_map_ids(r->child.pid, jail_first_id(JAIL_BOX), j.owner, jail_id_count(JAIL_BOX), &r->userns, &r->mntns, e))
         return -1;
     auto_fd dev = make_dev(s, r->userns, e);
     /* The child goes on meanwhile: it waits for its box before anything of that runs. */

@@ -47,6 +47,7 @@ int box_jail(struct box *b, struct jail *j, struct jailed *ret, int *ret_userns,
 {
     j->attach_at = b->srv->attach_at;
     j->cgroup2 = b->cg.v2;
+    j->owner = box_uid(b);
     if ((j->njoin = cgroup_join_fds(&b->cg, j->join, e)) < 0)
         return -1;
     int rc = jail_spawn(j, ret, e);
@@ -55,5 +56,5 @@ int box_jail(struct box *b, struct jail *j, struct jailed *ret, int *ret_userns,
     if (rc)
         return -1;
     box_started(b, ret);
-    return ns_map_ids(ret->pid, jail_first_id(j->kind), box_uid(b), jail_id_count(j->kind), ret_userns, NULL, e);
+    return ns_map_ids(ret->pid, jail_first_id(j->kind), j->owner, jail_id_count(j->kind), ret_userns, NULL, e);
 }

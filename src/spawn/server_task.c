@@ -39,7 +39,7 @@ int task_start(struct box *b, struct fd_keep *keep, int (*body)(void *arg, struc
         fds_keep(keep, join[i]);
     for (int fd = 0; fd < 10; fd++)
         fds_keep(keep, fd); /* the low numbers stay taken: a jail made from here places descriptors there */
-    j.pid = ns_clone(NS_PID | NS_MOUNT | NS_IPC, b->cg.v2, false, &j.pidfd, e);
+    j.pid = ns_clone(&(struct ns_birth){.namespaces = NS_PID | NS_MOUNT | NS_IPC, .cgroup = b->cg.v2}, &j.pidfd, e);
     if (!j.pid) {
         struct err why = {0};
         int rc = enter(keep, join, n, &why);

@@ -78,6 +78,10 @@ ATTACKS = {
     "clone3":          ({"vm": CONTAINED, "container": REFUSED}, 12),
     "device-nodes":    ({"vm": CONTAINED, "container": REFUSED}, 12),
     "kernel-secrets":  ({"vm": CONTAINED, "container": REFUSED}, 12),
+    "held-counters":   ({"vm": CONTAINED, "container": CONTAINED}, 15),
+    "socket-buffers":  ({"vm": CONTAINED, "container": CONTAINED}, 15),
+    "deadline-daemon": ({"vm": CONTAINED, "container": CONTAINED}, 12),
+    "host-wide-files": ({"vm": CONTAINED, "container": REFUSED}, 12),
 }
 
 

@@ -23,6 +23,13 @@ def int80_and_x32(t, a):
             v = ctypes.c_int(code(bytes.fromhex("53b81500000031db31c931d231f631ffcd805bc3"))).value
             if v < 0: raise OSError(-v, "")
         tryit("int80-mount", m80)
+        # socketcall(SYS_SOCKET, …) and socket(AF_VSOCK, SOCK_STREAM, 0) of the 32-bit table: another way to a family
+        def s80(raw):
+            v = ctypes.c_int(code(bytes.fromhex(raw))).value
+            if v < 0: raise OSError(-v, "")
+        tryit("int80-socketcall", lambda: s80("53b866000000bb01000000b900000000cd805bc3"))
+        tryit("int80-socket", lambda: s80("53b867010000bb28000000b90100000031d2cd805bc3"))
+        tryit("x32-socket", lambda: sc(0x40000000 | 41, 40, 1, 0))
         tryit("x32-getpid", lambda: sc(0x40000000 | 39))
         tryit("x32-execve", lambda: sc(0x40000000 | 520, 0, 0, 0))
         tryit("x32-mount", lambda: sc(0x40000000 | 165, 0, 0, 0, 0, 0))
@@ -31,7 +38,7 @@ def int80_and_x32(t, a):
         tryit("nr-huge", lambda: sc(0x7fffffff))
     """)
     # getpid is harmless; what must not happen is that a foreign number reaches a forbidden call.
-    bad = {k: v for k, v in r.items() if "mount" in k or "execve" in k}
+    bad = {k: v for k, v in r.items() if "mount" in k or "execve" in k or (a.refused and "socket" in k)}
     for k, v in bad.items():
         true(not v.startswith("ok"), f"{k}: {v}")
     if a.refused:

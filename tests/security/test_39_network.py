@@ -57,8 +57,6 @@ def nowhere(t, a):
             except (TimeoutError, socket.timeout): raise OSError(errno.ETIMEDOUT, "")
         tryit("icmp", lambda: raw(2, 3, 1))
         tryit("packet", lambda: raw(17, 3, 0x0300))
-        tryit("vsock-host", lambda: (lambda s: (s.settimeout(3), s.connect((2, 1024))))(socket.socket(40, 1)) and None)
-        tryit("vsock-any", lambda: (lambda s: (s.settimeout(3), s.connect((3, 1024))))(socket.socket(40, 1)) and None)
         def links():
             other = [x for x in os.listdir("/sys/class/net") if x != "lo"] if os.path.isdir("/sys/class/net") else []
             if not other: raise OSError(errno.ENODEV, "")
@@ -76,6 +74,76 @@ def nowhere(t, a):
         pass
     s.close()
     a.must_live()
+
+
+# Of the kernel's families those that have a socket for anybody or for root of a user namespace; 1, 2, 10 and 16 are ours to have.
+FAMILIES = {"AX25": 3, "IPX": 4, "APPLETALK": 5, "NETROM": 6, "X25": 9, "KEY": 15, "PACKET": 17, "RDS": 21, "PPPOX": 24, "LLC": 26, "IB": 27,
+            "MPLS": 28, "CAN": 29, "TIPC": 30, "BLUETOOTH": 31, "RXRPC": 33, "PHONET": 35, "IEEE802154": 36, "CAIF": 37, "ALG": 38, "NFC": 39, "VSOCK": 40, "KCM": 41,
+            "QIPCRTR": 42, "SMC": 43, "XDP": 44, "MCTP": 45}
+
+
+@attack("network")
+def other_families(t, a):
+    """Families that no network namespace holds, or whose code a sandbox has no need of."""
+    r = a.both("""
+        for name, n in %r.items():
+            for kind in (1, 2, 3, 5):
+                tryit("%%s %%d" %% (name, kind), lambda n=n, kind=kind: socket.socket(n, kind).close())
+        for name, kind, proto in (("sctp", 1, 132), ("dccp", 6, 33), ("mptcp", 1, 262), ("udplite", 2, 136), ("l2tp", 2, 115), ("smc", 1, 256)):
+            tryit(name + " proto", lambda kind=kind, proto=proto: socket.socket(2, kind, proto).close())
+        for name, proto in (("xfrm", 6), ("audit", 9), ("netfilter", 12), ("generic", 16), ("crypto", 21)):
+            tryit(name + " proto", lambda proto=proto: socket.socket(16, 3, proto).close())
+        def pair(family):
+            x = (ctypes.c_int * 2)()
+            sc(53, family, 1, 0, x)
+        tryit("pair INET", lambda: pair(2))
+        tryit("pair TIPC", lambda: pair(30))
+        # what must work
+        for name, family, kind, proto in (("unix", 1, 1, 0), ("tcp", 2, 1, 0), ("tcp6", 10, 1, 6), ("udp", 2, 2, 17), ("route", 16, 3, 0), ("diag", 16, 3, 4)):
+            tryit("have " + name, lambda family=family, kind=kind, proto=proto: socket.socket(family, kind, proto).close())
+        tryit("have pair", lambda: pair(1))
+    """ % FAMILIES)
+    have = {k: v for k, v in r.items() if k.startswith("have")}
+    equal({k: v for k, v in have.items() if v != "ok"}, {}, "sockets that every program needs")
+    if t.tier == "container":
+        for k, v in r.items():
+            if k not in have:
+                equal(v, "EPROTONOSUPPORT" if "proto" in k else "EAFNOSUPPORT", k)
+    a.must_live()
+
+
+@attack("network")
+def nobody_calls_by_vsock(t, a):
+    """A listener of the host on vsock, where the host has it: nothing from inside arrives, by whatever address."""
+    try:
+        s = socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM)
+        s.bind((socket.VMADDR_CID_ANY, socket.VMADDR_PORT_ANY))
+        s.listen(8)
+    except OSError as e:
+        t.note(f"the host has no vsock: {e.strerror}")
+        s, port = None, 1024
+    else:
+        port = s.getsockname()[1]
+    try:
+        r = a.both("""
+            def call(cid):
+                s = socket.socket(40, 1); s.settimeout(2)
+                try: s.connect((cid, %d))
+                except (TimeoutError, socket.timeout): raise OSError(errno.ETIMEDOUT, "")
+            for cid in (1, 2, 3, 4): tryit("cid %%d" %% cid, lambda cid=cid: call(cid))
+        """ % port)
+        for k, v in r.items():
+            true(not v.startswith("ok"), f"{k}: {v}")
+        if s:
+            s.settimeout(0.1)
+            try:
+                _, who = s.accept()
+                raise AssertionError(f"a connection from {who} reached the host")
+            except (TimeoutError, socket.timeout):
+                pass
+    finally:
+        if s:
+            s.close()
 
 
 @attack("network")

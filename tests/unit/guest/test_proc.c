@@ -219,6 +219,27 @@ TEST(proc, timeout_kills_the_whole_tree)
     host_stop(&h);
 }
 
+/* Two forks, a session of its own, no environment, nothing open: no trace is left of where it came from. The other command's
+ * looks the same and stays. */
+TEST(proc, timeout_finds_a_daemon_that_left_no_trace)
+{
+    struct host h;
+    struct result r = {0};
+    host_start(&h);
+    struct buf b = sh("exec env -i setsid sleep 1116");
+    (void)host_req(&h, OP_START, &b);
+    b = sh("(setsid sh -c 'exec env -i sleep 1117 </dev/null >/dev/null 2>&1 &' &) ; sleep 0.5; pgrep -c sleep; sleep 1118");
+    rec_put_u64(&b, T_TIMEOUT_MS, 1500);
+    host_call(&h, OP_START, &b, &r);
+    CHECK_INT(r.kind, EXIT_TIMEOUT);
+    CHECK_STR(r.out.p, "2\n");
+    result_free(&r);
+    host_sh(&h, "sleep 0.2; pgrep -a sleep", &r);
+    CHECK(strstr(r.out.p, "sleep 1116") && !strstr(r.out.p, "sleep 1117"));
+    result_free(&r);
+    host_stop(&h);
+}
+
 TEST(proc, timeout_also_ends_output_held_by_what_was_left_behind)
 {
     struct host h;

@@ -100,7 +100,7 @@ TEST(cgroup2, writes_limits_reads_usage)
     CHECK_STR(get("fs/cgroup.subtree_control"), "+cpu +memory +pids");
     CHECK_STR(get("fs/hutch-test/cgroup.subtree_control"), "+cpu +memory +pids");
     fake_group("fs/hutch-test/box");
-    CHECK_INT(cgroup_make(&h, "box", &(struct cgroup_limit){256u << 20, 1500, 100, true}, &g, &e), 0);
+    CHECK_INT(cgroup_make(&h, "box", &(struct cgroup_limit){.memory_bytes = 256u << 20, .cpu_millis = 1500, .pids_max = 100, .low_priority = true}, &g, &e), 0);
     CHECK_STR(get("fs/hutch-test/box/memory.max"), "268435456");
     CHECK_STR(get("fs/hutch-test/box/memory.swap.max"), "0");
     CHECK_STR(get("fs/hutch-test/box/cpu.max"), "150000 100000");
@@ -111,7 +111,7 @@ TEST(cgroup2, writes_limits_reads_usage)
     put("fs/hutch-test/box/memory.max", "");
     put("fs/hutch-test/box/pids.max", "");
     put("fs/hutch-test/box/cpu.max", "");
-    CHECK_INT(cgroup_set(&h, &g, &(struct cgroup_limit){0, 0, 0, false}, &e), 0);
+    CHECK_INT(cgroup_set(&h, &g, &(struct cgroup_limit){0}, &e), 0);
     CHECK_STR(get("fs/hutch-test/box/memory.max"), "max");
     CHECK_STR(get("fs/hutch-test/box/cpu.max"), "max 100000");
     CHECK_STR(get("fs/hutch-test/box/pids.max"), "max");
@@ -196,13 +196,16 @@ TEST(cgroup, this_host_limits_and_kills)
     }
     /* whoever is in it does not notice that it gets a name and limits */
     e = (struct err){0};
-    CHECK_STR(cgroup_finish(&h, "box", &(struct cgroup_limit){64u << 20, 500, 16, false}, &g, &e) ? e.msg : "", "");
+    CHECK_STR(cgroup_finish(&h, "box", &(struct cgroup_limit){.memory_bytes = 64u << 20, .cpu_millis = 500, .pids_max = 16}, &g, &e) ? e.msg : "", "");
     if (h.version == 1) {
         cgroup_usage(&h, &g, &u);
         CHECK_INT(u.nproc, 2);
         CHECK_INT(faccessat(h.tree[CG_PIDS], "ready-1", F_OK, 0), -1);
         auto_fd pids = openat(h.tree[CG_PIDS], "box", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         CHECK_INT((int)cg_read_u64(pids, "pids.max"), 16);
+        auto_fd memory = openat(h.tree[CG_MEMORY], "box", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (!faccessat(memory, "memory.kmem.tcp.limit_in_bytes", F_OK, 0)) /* not in every kernel */
+            CHECK_INT((int)cg_read_u64(memory, "memory.kmem.tcp.limit_in_bytes"), 16 << 20);
         if (g.tree[CG_FREEZER] >= 0) {
             CHECK_INT(cgroup_freeze(&g, true, &e), 0);
             CHECK_INT(cgroup_kill(&h, &g, &e), 0); /* frozen ones too */
@@ -220,7 +223,7 @@ TEST(cgroup, this_host_limits_and_kills)
         usleep(10000);
     CHECK_INT(busy, 0);
     /* what a crash leaves is swept by the next life */
-    CHECK_INT(cgroup_make(&h, "left", &(struct cgroup_limit){64u << 20, 500, 16, false}, &g, &e), 0);
+    CHECK_INT(cgroup_make(&h, "left", &(struct cgroup_limit){.memory_bytes = 64u << 20, .cpu_millis = 500, .pids_max = 16}, &g, &e), 0);
     cgroup_host_close(&h, false);
     CHECK_INT(cgroup_host_open(&h, "/proc/self/mountinfo", tag, &e), 0);
     CHECK_INT(cgroup_host_sweep(&h, &e), 1);
@@ -244,7 +247,7 @@ TEST(cgroup, this_host_one_owner)
         printf("# %s\n", e.msg);
         SKIP("no usable cgroups here");
     }
-    CHECK_INT(cgroup_make(&h, "box", &(struct cgroup_limit){64u << 20, 500, 16, false}, &g, &e), 0);
+    CHECK_INT(cgroup_make(&h, "box", &(struct cgroup_limit){.memory_bytes = 64u << 20, .cpu_millis = 500, .pids_max = 16}, &g, &e), 0);
     /* and whoever is not root cannot even try to lock it */
     for (int i = 0; i <= CG_TREES; i++) {
         struct stat s;
@@ -302,7 +305,7 @@ TEST(cgroup, this_host_named_later)
         SKIP("no usable cgroups here");
     }
     CHECK_INT(cgroup_begin(&h, "ready-1", &g, &e), 0);
-    CHECK_INT(cgroup_finish(&h, "ibox", &(struct cgroup_limit){64u << 20, 500, 16, false}, &g, &e), 0);
+    CHECK_INT(cgroup_finish(&h, "ibox", &(struct cgroup_limit){.memory_bytes = 64u << 20, .cpu_millis = 500, .pids_max = 16}, &g, &e), 0);
     for (int i = 0; i < CG_TREES; i++)
         if (h.tree[i] >= 0)
             CHECK(faccessat(h.tree[i], "ready-1", F_OK, 0) && !faccessat(h.tree[i], "ibox", F_OK, 0));
