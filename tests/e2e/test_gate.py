@@ -61,6 +61,32 @@ def what_cannot_be_set_starts_nothing(t):
 
 @TIERS
 @gated
+@timeout(120)
+def closing_is_not_said_to_be_done_while_a_gate_may_serve(t):
+    """One that does not answer is killed: when the answer is there, no process is left that knows the old policy."""
+    o = t.outside
+    box = t.box(network={"mode": "open"})
+    other = t.box(network={"mode": "open"})
+    held = box.stream(["python3", "-uc", "import socket\ns = socket.create_connection(('allowed.test', 7), timeout=90)\ns.sendall(b'x')\nprint(s.recv(9))\ntry: print('then', s.recv(9))\nexcept OSError as e: print('then', e)"])
+    held.wait_output(b"x")
+    pid = gate_pid(t)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        t.c.put(f"{box.p}/network", {"mode": "none"}, deadline=60)
+        true(pid not in t.d.pids("hutch-egress"), "the gate that stood still is gone")
+    finally:
+        try:
+            os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:
+            pass
+    contains(held.collect()["stdout"], b"then", "what was open was cut")
+    equal(inside(box, "R['x'] = http(O.web, 'allowed.test', wait=5)[0]", web=o.ip())["x"], 403)
+    until(lambda: inside(other, "R['x'] = http('allowed.test')[0]")["x"] == 200, 20, "others have their network again")
+    contains(open(t.d.log_path).read(), "does not answer and is killed")
+
+
+@TIERS
+@gated
 def questions_of_any_kind_keep_their_ttl(t):
     o = t.outside
     data = {15: b"\0\x0a\x01a\0", 33: bytes(6) + b"\x01a\0", 257: b"\0\x05issueca", 65: b"\0\x01\0", 65280: b"anything"}  # MX, SRV, CAA, HTTPS, one that nobody knows
