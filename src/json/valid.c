@@ -3,7 +3,11 @@
 #include "base/map.h"
 #include <stdlib.h>
 
-struct at { const char *p, *end; const char *why; bool once; /* keys of an object must differ */ };
+struct at {
+    const char *p, *end;
+    const char *why;
+    bool once; /* keys of an object must differ */
+};
 
 static void space(struct at *a)
 {
@@ -121,7 +125,8 @@ static void unescape(struct str text, struct buf *out)
         }
         unsigned v = hex4(p + 1);
         p += 4;
-        if (v >> 10 == 0xd800 >> 10 && end - p > 6 && p[1] == '\\' && p[2] == 'u' && hex4(p + 3) >> 10 == 0xdc00 >> 10) {
+        if (v >> 10 == 0xd800 >> 10 && end - p > 6 && p[1] == '\\' && p[2] == 'u' &&
+            hex4(p + 3) >> 10 == 0xdc00 >> 10) {
             v = 0x10000 + ((v & 0x3ff) << 10 | (hex4(p + 3) & 0x3ff));
             p += 6;
         }

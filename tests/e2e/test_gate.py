@@ -4,7 +4,7 @@ import signal
 import threading
 
 from hutchtest import *
-from outside import gated, inside
+from outside import ENV, gated, inside
 
 TIERS = tiers("vm", "container")
 
@@ -234,3 +234,21 @@ def a_real_java_trusts_it(t):
     box.put("/tmp/T.java", JAVA.encode())
     r = box.exec(["java", "/tmp/T.java"], deadline=150)
     equal(r.text.strip(), "200", r.stderr)
+
+
+@tiers("container")
+@own_daemon(**{**ENV, "HUTCH_EGRESS_LOG_SANDBOXES": 2, "HUTCH_POOL_VM": 0, "HUTCH_POOL_CONTAINER": 0})
+def logs_of_sandboxes_that_are_gone(t):
+    """A bounded number of them stays, the latest."""
+    logs = lambda: {n[:21] for n in os.listdir(os.path.join(t.d.home, "log", "egress")) if n.startswith("i") and ".log" in n}  # noqa: E731
+    ids = []
+    for _ in range(4):
+        box = t.box(network={"mode": "open"})
+        inside(box, "R['x'] = query('allowed.test')[0]")
+        ids.append(box.id)
+        box.kill()
+    true(set(ids) <= logs(), "until they are looked through")
+    alive = t.box(network={"mode": "open"})
+    t.d.sigkill()
+    t.d.start(settle=False)  # what a gate is told when it is met again has it look
+    until(lambda: logs() == {*ids[-2:], alive.id}, 20, "the latest two, and one that runs")

@@ -149,11 +149,13 @@ static void change_in_force(void *arg, const struct err *e, uint64_t cut)
         return;
     }
     struct err late = {0};
-    if (e && egress_running(g->core)) { /* else closing needs nobody: without a gate nothing leaves anyway */
+    if (e && egress_running(
+                 g->core)) { /* else closing needs nobody: without a gate nothing leaves anyway */
         if (insist(g, sb, change_in_force))
             return;
-        err_why(&late, REASON_HOST_CANNOT, E_UNAVAILABLE,
-                "the network gate (hutch-egress) has not confirmed that the network is closed; mode \"none\" is kept and comes into force as soon as it answers, but until then connections may continue; see log/egress.log");
+        err_why(
+            &late, REASON_HOST_CANNOT, E_UNAVAILABLE,
+            "the network gate (hutch-egress) has not confirmed that the network is closed; mode \"none\" is kept and comes into force as soon as it answers, but until then connections may continue; see log/egress.log");
     }
     keep(g, sb);
     if (late.code) {

@@ -89,6 +89,7 @@ static void configure(struct egress *eg)
                              .log_bytes = (uint64_t)cfg->egress_log_mib << 20,
                              .log_files = cfg->egress_log_files,
                              .log_days = cfg->egress_log_days,
+                             .log_sandboxes = cfg->egress_log_sandboxes,
                              .udp_idle_s = cfg->udp_idle_s,
                              .via = via,
                              .direct = direct};
@@ -284,7 +285,8 @@ int egress_kill(struct core *c, struct err *e)
     if (!c->egress->running)
         return err_set(e, E_UNAVAILABLE, "the network gate is being started");
     memcpy(q.u.id.id, c->egress->id, sizeof c->egress->id);
-    log_error("network gate: hutch-egress does not answer and is killed, so that a sandbox's network is closed");
+    log_error(
+        "network gate: hutch-egress does not answer and is killed, so that a sandbox's network is closed");
     return spawn_call(c->spawn, &q, NULL, 0, killed, NULL, e);
 }
 
