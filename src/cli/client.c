@@ -1,5 +1,6 @@
 /* Requests, answers and their errors. */
 #include "cli/client.h"
+#include "cli/partial.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "cli/hint.h"
@@ -228,37 +229,58 @@ void json_print(struct json *j)
     (void)fwrite(b.p, 1, b.n, stdout); /* main checks stdout once, at the end */
 }
 
-int api_download(struct cli *x, const char *target, const char *dst)
+/* The bytes of an answer that was checked. */
+static int receive(struct cli *x, struct http_client *c, int fd, const char *dst, int64_t max)
 {
-    auto_free char *tmp = NULL;
+    char data[65536];
+    ssize_t n;
+    int64_t got = 0;
+    while ((n = http_client_read(c, data, sizeof data, &x->err)) > 0) {
+        got += n;
+        if (max && got > max)
+            return err_set(&x->err, E_TOO_LARGE,
+                           "it is larger than %lld MiB, the limit; --max-size raises it",
+                           (long long)(max >> 20));
+        if (!fd_write_all(fd, data, (size_t)n))
+            return err_sys(&x->err, errno, "cannot write '%.100s'", dst);
+    }
+    return n < 0 ? -1 : 0;
+}
+
+/* A device, a pipe: written to, not replaced. */
+static bool is_special(const char *dst)
+{
+    struct stat st;
+    return !stat(dst, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+static int receive_file(struct cli *x, struct http_client *c, const char *dst, int64_t max)
+{
+    const char *slash = strrchr(dst, '/'), *name = slash ? slash + 1 : dst;
+    auto_free char *folder =
+        slash ? xstrndup(dst, slash == dst ? 1 : (size_t)(slash - dst)) : xstrdup(".");
+    auto_fd dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct partial p;
+    if (dir < 0 || !*name)
+        return err_sys(&x->err, dir < 0 ? errno : EISDIR, "cannot write '%.100s'", dst);
+    if (partial_begin(&p, dir, 0666, &x->err))
+        return err_wrap(&x->err, "cannot write '%.100s'", dst);
+    if (receive(x, c, p.fd, dst, max)) {
+        partial_drop(&p);
+        return -1;
+    }
+    return partial_keep(&p, name, &x->err);
+}
+
+int api_download(struct cli *x, const char *target, const char *dst, int64_t max)
+{
     auto_client c = api_open(x);
     if (!c || api_send(x, c, "GET", target, NULL) || api_check(x, c))
         return -1;
-    int out = STDOUT_FILENO;
-    auto_fd fd = -1;
-    if (strcmp(dst, "-") != 0) { /* beside the destination, then renamed: never a half file under its name */
-        tmp = xasprintf("%s.hutch-XXXXXX", dst);
-        out = fd = mkostemp(tmp, O_CLOEXEC);
-        if (fd < 0)
-            return err_sys(&x->err, errno, "cannot write '%.100s'", dst);
-    }
-    char data[65536];
-    ssize_t n;
-    int rc = 0;
-    while ((n = http_client_read(c, data, sizeof data, &x->err)) > 0)
-        if (!fd_write_all(out, data, (size_t)n)) {
-            rc = err_sys(&x->err, errno, "cannot write '%.100s'", dst);
-            break;
-        }
-    if (n < 0)
-        rc = -1;
-    if (!tmp)
-        return rc;
-    mode_t mask = umask(0);
-    (void)umask(mask);
-    if (!rc && (fchmod(fd, 0666 & ~mask) || rename(tmp, dst)))
-        rc = err_sys(&x->err, errno, "cannot write '%.100s'", dst);
-    if (rc)
-        (void)unlink(tmp);
-    return rc;
+    if (!strcmp(dst, "-"))
+        return receive(x, c, STDOUT_FILENO, "standard output", max);
+    if (!is_special(dst))
+        return receive_file(x, c, dst, max);
+    auto_fd fd = open(dst, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    return fd < 0 ? err_sys(&x->err, errno, "cannot write '%.100s'", dst) : receive(x, c, fd, dst, max);
 }

@@ -27,7 +27,8 @@ int api_check(struct cli *x, struct http_client *c); /* waits for the head; a re
 /* All in one; ret may be NULL; with no body in the answer *ret is NULL. */
 int api_call(struct cli *x, const char *method, const char *target, const struct buf *json_body, struct json **ret);
 /* The answer's bytes into a file, which is there whole or not at all; "-": standard output. */
-int api_download(struct cli *x, const char *target, const char *dst);
+int api_download(struct cli *x, const char *target, const char *dst,
+                 int64_t max /* bytes, --max-size raises it; 0: any */);
 /* Maps {"error":{…}} into x->err and x->hint; what is not that shape becomes the status. */
 void api_problem(struct cli *x, int status, const char *body, size_t n);
 void api_problem_json(struct cli *x, struct json *error);

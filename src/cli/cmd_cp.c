@@ -16,6 +16,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define MAX_SIZE_MIB \
+    16384 /* without --max-size, --max-files: what a sandbox can put onto this disk by one copy */
+#define MAX_FILES 1000000
+
 struct place { char *id /* NULL: here */, *path; };
 
 static struct place place_of(const char *s)
@@ -80,7 +84,8 @@ static int put_dir(struct cli *x, const struct place *to, const char *path, cons
     char script[] = "mkdir -p -- \"$1\" && exec tar -xf - -C \"$1\"";
     char *argv[] = {(char[]){"sh"}, (char[]){"-c"}, script, (char[]){"sh"}, (char *)path};
     struct exec_req q = {.argv = argv, .argc = 5, .user = user, .keep_stdin = true};
-    struct exec_run r = {.id = to->id, .stdin_fd = p[0], .out_fd = -1, .err_fd = STDERR_FILENO};
+    struct exec_run r = {
+        .id = to->id, .stdin_fd = p[0], .out_fd = -1, .err_fd = STDERR_FILENO, .escape_err = true};
     struct packer pk = {.fd = p[1], .dir = dir};
     pthread_t t;
     int rc = pthread_create(&t, NULL, pack_main, &pk);
@@ -122,55 +127,98 @@ static int copy_in(struct cli *x, char *src, struct place *to, const char *user)
 
 /* -- out of a sandbox -- */
 
-static int get_file(struct cli *x, const struct place *from, const char *dst)
+static int get_file(struct cli *x, const struct place *from, const char *dst,
+                    const struct untar_may *may)
 {
     auto_free char *t = url("/v1/sandboxes/{}/files?path={}", from->id, from->path);
-    return api_download(x, t, dst);
+    return api_download(x, t, dst, may->bytes);
 }
 
-struct unpacker { int fd, root; struct err err; int rc; int64_t skipped; };
+struct unpacker {
+    int fd /* its own */, root;
+    const struct untar_may *may;
+    struct err err;
+    int rc;
+    bool refused;
+    int64_t skipped, left_out;
+};
 static void *unpack_main(void *arg)
 {
     struct unpacker *p = arg;
     struct untar u;
     char data[65536];
     ssize_t n;
-    untar_init(&u, p->root);
-    while ((n = read(p->fd, data, sizeof data)) > 0 || (n < 0 && errno == EINTR))
-        if (n > 0 && !p->rc) /* after an error: read on, so that the other side ends by itself */
+    untar_init(&u, p->root, p->may);
+    while (!p->rc && ((n = read(p->fd, data, sizeof data)) > 0 || (n < 0 && errno == EINTR)))
+        if (n > 0)
             p->rc = untar_push(&u, data, (size_t)n, &p->err);
+    (void)close(
+        p->fd); /* after an error: the stream ends, and with it the command. What comes may have no end */
+    p->refused = p->rc != 0;
     p->skipped = u.skipped;
+    p->left_out = u.left_out;
     if (untar_end(&u, p->rc ? NULL : &p->err))
         p->rc = -1;
     return NULL;
 }
 
-static int get_dir(struct cli *x, const struct place *from, const char *dst)
+/* follow: the user named it, and may well mean what it leads to. Else a copy before this one may have made it. */
+static int open_folder(struct cli *x, const char *dst, bool follow)
+{
+    int fd = open(dst, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW));
+    if (fd < 0 && !follow && (errno == ELOOP || errno == ENOTDIR))
+        return err_set(
+            &x->err, E_CONFLICT,
+            "'%.100s' is not a directory but a link or a file; it is not followed or replaced. Remove it, or name another destination",
+            dst);
+    return fd < 0 ? err_sys(&x->err, errno, "cannot open the directory '%.100s'", dst) : fd;
+}
+
+static void tell_left_out(const struct unpacker *up)
+{
+    if (up->skipped)
+        (void)fprintf(stderr, "hutch: %lld hard links, devices or pipes were skipped\n",
+                      (long long)up->skipped);
+    if (up->left_out)
+        (void)fprintf(
+            stderr,
+            "hutch: %lld links that lead out of the directory were left out; --links keeps them\n",
+            (long long)up->left_out);
+}
+
+static int get_dir(struct cli *x, const struct place *from, const char *dst, bool follow,
+                   const struct untar_may *may)
 {
     if (mkdir(dst, 0755) && errno != EEXIST)
         return err_sys(&x->err, errno, "cannot create the directory '%.100s'", dst);
-    auto_fd root = open(dst, O_RDONLY | O_DIRECTORY | O_CLOEXEC), in = -1;
+    auto_fd root = open_folder(x, dst, follow);
     int p[2], rc;
     if (root < 0)
-        return err_sys(&x->err, errno, "cannot open the directory '%.100s'", dst);
+        return -1;
     if (pipe2(p, O_CLOEXEC))
         return err_sys(&x->err, errno, "pipe");
-    in = p[0];
     char *argv[] = {(char[]){"tar"}, (char[]){"-cf"}, (char[]){"-"}, (char[]){"-C"}, from->path, (char[]){"."}};
     struct exec_req q = {.argv = argv, .argc = 6};
-    struct exec_run r = {.id = from->id, .stdin_fd = -1, .out_fd = p[1], .err_fd = STDERR_FILENO};
-    struct unpacker up = {.fd = in, .root = root};
+    struct exec_run r = {.id = from->id,
+                         .stdin_fd = -1,
+                         .out_fd = p[1],
+                         .err_fd = STDERR_FILENO,
+                         .escape_err = true};
+    struct unpacker up = {.fd = p[0], .root = root, .may = may};
     pthread_t t;
     if ((rc = pthread_create(&t, NULL, unpack_main, &up))) {
-        (void)close(p[1]);
+        (void)close(p[0]), (void)close(p[1]);
         return err_sys(&x->err, rc, "thread");
     }
     rc = exec_body(x, &q, &r.body) || exec_stream(x, &r) ? -1 : 0;
     buf_free(&r.body);
     (void)close(p[1]);
     pthread_join(t, NULL);
-    if (up.skipped)
-        (void)fprintf(stderr, "hutch: %lld hard links, devices or pipes were skipped\n", (long long)up.skipped);
+    tell_left_out(&up);
+    if (up.refused) { /* the cause; what the stream says is its echo */
+        x->err = up.err;
+        return -1;
+    }
     if (rc)
         return -1;
     if (r.status)
@@ -180,7 +228,7 @@ static int get_dir(struct cli *x, const struct place *from, const char *dst)
     return up.rc;
 }
 
-static int copy_out(struct cli *x, struct place *from, const char *dst)
+static int copy_out(struct cli *x, struct place *from, const char *dst, const struct untar_may *may)
 {
     char type[16];
     const char *kind = remote_type(x, from->id, from->path, type);
@@ -193,14 +241,26 @@ static int copy_out(struct cli *x, struct place *from, const char *dst)
     const char *base = base_name(from->path);
     auto_free char *full = into && strcmp(base, "/") ? xasprintf("%s/%s", dst, base) : xstrdup(dst);
     if (strcmp(kind, "dir") != 0)
-        return get_file(x, from, full);
+        return get_file(x, from, full, may);
     if (!strcmp(dst, "-"))
         return err_set(&x->err, E_INVALID, "a directory cannot be copied to standard output; use hutch exec ID -- tar -cf - DIR");
-    return get_dir(x, from, full);
+    return get_dir(x, from, full, !into, may);
+}
+
+static int read_may(struct cli *x, struct args *a, struct untar_may *may)
+{
+    may->links_out = args_flag(a, "links");
+    if (args_int(a, "max-size", 1, INT64_MAX >> 21, MAX_SIZE_MIB, &may->bytes, &x->err) || args_int(a, "max-files", 1, INT64_MAX, MAX_FILES, &may->entries, &x->err))
+        return -1;
+    may->bytes <<= 20;
+    return 0;
 }
 
 static int exec_cp(struct cli *x, struct args *a)
 {
+    struct untar_may may = {0};
+    if (read_may(x, a, &may))
+        return cli_fail(x);
     struct place from = place_of(a->v[0]), to = place_of(a->v[1]);
     int rc;
     if (from.id && to.id)
@@ -209,11 +269,15 @@ static int exec_cp(struct cli *x, struct args *a)
     else if (!from.id && !to.id)
         rc = err_set(&x->err, E_INVALID, "cp: one side must be ID:/path");
     else
-        rc = to.id ? copy_in(x, from.path, &to, args_str(a, "user", NULL)) : copy_out(x, &from, to.path);
+        rc = to.id ? copy_in(x, from.path, &to, args_str(a, "user", NULL)) : copy_out(x, &from, to.path, &may);
     free(from.id), free(from.path), free(to.id), free(to.path);
     return rc ? cli_fail(x) : 0;
 }
 
-static const struct opt opts[] = {{"user", 'u', 's', "NAME", "owner of the copied files in the sandbox (user)", NULL}, OPT_END};
+static const struct opt opts[] = {{"user", 'u', 's', "NAME", "owner of the copied files in the sandbox (user)", NULL},
+                                  {"links", 0, 'f', NULL, "out of a sandbox: keep links that lead out of the directory", NULL},
+                                  {"max-size", 0, 's', "MIB", "out of a sandbox: refuse more than this (16384)", NULL},
+                                  {"max-files", 0, 's', "N", "out of a sandbox: refuse more files and directories (1000000)", NULL},
+                                  OPT_END};
 const struct cmd cmd_cp = {.name = "cp", .usage = "SRC DST (one of them ID:/path; - is standard input or output)", .help = "copy files and directories into and out of a sandbox",
                            .opts = opts, .min = 2, .max = 2, .words = "@place @file", .exec = exec_cp};

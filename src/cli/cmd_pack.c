@@ -18,7 +18,7 @@ int snapshot_export(struct cli *x, struct args *a)
         return cli_usage(
             x, "snapshot export: will not write binary data to a terminal; use -o FILE or a pipe");
     auto_free char *t = url("/v1/snapshots/{}/pack", a->v[0]);
-    return api_download(x, t, file) ? cli_fail(x) : 0;
+    return api_download(x, t, file, 0) ? cli_fail(x) : 0;
 }
 
 int snapshot_import(struct cli *x, struct args *a)

@@ -8,6 +8,7 @@
 #include "base/fd.h"
 #include "cli/args.h"
 #include "cli/ndjson.h"
+#include "cli/out.h"
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -224,6 +225,22 @@ static bool pump_leave(struct cli *x, struct pump *p)
 
 /* -- output -- */
 
+/* Lines stay lines. */
+static void escape_lines(struct buf *text)
+{
+    auto_buf out = {0};
+    for (const char *p = text->p, *end = p + text->n; p < end;) {
+        const char *nl = memchr(p, '\n', (size_t)(end - p)), *to = nl ? nl : end;
+        esc_put(&out, (struct str){p, (size_t)(to - p)});
+        if (nl)
+            buf_putc(&out, '\n');
+        p = to + (nl != NULL);
+    }
+    struct buf old = *text;
+    *text = out;
+    out = old;
+}
+
 static int put_bytes(struct cli *x, struct exec_run *r, int fd, struct json *line)
 {
     auto_buf raw = {0};
@@ -235,6 +252,12 @@ static int put_bytes(struct cli *x, struct exec_run *r, int fd, struct json *lin
         text = raw.p, n = raw.n;
     } else
         n = text ? strlen(text) : 0;
+    auto_buf shown = {0};
+    if (r->escape_err && fd == r->err_fd && n) {
+        buf_put(&shown, text, n);
+        escape_lines(&shown);
+        text = shown.p, n = shown.n;
+    }
     if (fd < 0 || !n || fd_write_all(fd, text, n))
         return 0;
     r->pipe_broken = errno == EPIPE;

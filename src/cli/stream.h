@@ -10,6 +10,7 @@ struct exec_run {
     int stdin_fd;         /* forwarded until EOF; -1: none */
     bool forward_signals; /* INT and TERM go to the command; a second one leaves. Otherwise the first one leaves. Needs x->sigfd. */
     int out_fd, err_fd;   /* -1: dropped */
+    bool escape_err; /* what goes to err_fd is for a person to read, not the command's result */
     /* results */
     int status;           /* for our own exit */
     bool ended;           /* the command ended by itself: status is its own */

@@ -7,13 +7,45 @@
 #include "cli/tar.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define META_MAX (1 << 20) /* bytes of one long name or pax header */
 
-void untar_init(struct untar *u, int root) { *u = (struct untar){.root = root, .fd = -1}; }
+void untar_init(struct untar *u, int root, const struct untar_may *may)
+{
+    *u = (struct untar){.root = root, .may = *may, .file = PARTIAL_NONE};
+}
+
+bool tar_link_stays(const char *target, unsigned depth)
+{
+    bool down = false;
+    if (*target == '/')
+        return false;
+    for (const char *p = target; *p;) {
+        size_t n = strcspn(p, "/");
+        bool up = n == 2 && !memcmp(p, "..", 2), here = !n || (n == 1 && *p == '.');
+        if (up && (down || !depth--))
+            return false;
+        down |= !up && !here;
+        p += n;
+        p += strspn(p, "/");
+    }
+    return true;
+}
+
+static int count(struct untar *u, struct err *e)
+{
+    if (u->entries >= u->may.entries)
+        return err_set(
+            e, E_TOO_LARGE,
+            "there are more than %lld files and directories, the limit; --max-files raises it",
+            (long long)u->may.entries);
+    u->entries++;
+    return 0;
+}
 
 static bool number(const char *p, size_t n, int64_t *ret)
 {
@@ -39,11 +71,19 @@ static bool number(const char *p, size_t n, int64_t *ret)
     return i == n || p[i] == 0 || p[i] == ' ';
 }
 
-/* Opens the parent of name beneath root, making missing folders; *last points into name. */
-static int parent_of(int root, char *name, char **last, struct err *e)
+static int make_dir(struct untar *u, int dir, const char *name, mode_t mode, struct err *e)
 {
-    auto_fd dir = dup(root);
+    if (!mkdirat(dir, name, mode))
+        return count(u, e);
+    return errno == EEXIST ? 0 : err_sys(e, errno, "cannot create the directory %s", name);
+}
+
+/* Opens the parent of name beneath the root, making missing folders; *last points into name, *depth: folders between it and the root. */
+static int parent_of(struct untar *u, char *name, char **last, unsigned *depth, struct err *e)
+{
+    auto_fd dir = dup(u->root);
     char *p = name;
+    *depth = 0;
     if (dir < 0)
         return err_sys(e, errno, "dup");
     for (;;) {
@@ -64,51 +104,57 @@ static int parent_of(int root, char *name, char **last, struct err *e)
         if (!strcmp(p, ".."))
             break;
         if (strcmp(p, ".") != 0) {
-            if (mkdirat(dir, p, 0755) && errno != EEXIST)
-                return err_sys(e, errno, "cannot create the directory %s", p);
+            if (make_dir(u, dir, p, 0755, e))
+                return -1;
             int next = openat(dir, p, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
             if (next < 0)
                 return err_sys(e, errno, "cannot enter the directory %s", p);
             (void)close(dir);
             dir = next;
+            ++*depth;
         }
         p = slash + 1;
     }
     return err_set(e, E_INVALID, "the archive contains '..': refused");
 }
 
+static int make_link(struct untar *u, int dir, const char *name, unsigned depth, struct err *e)
+{
+    if (u->link.n && !u->may.links_out && !tar_link_stays(u->link.p, depth)) {
+        u->left_out++;
+        return 0;
+    }
+    (void)unlinkat(
+        dir, name,
+        0); /* an older file or link of that name; a folder stays and the next call says so */
+    if (!u->link.n || symlinkat(u->link.p, dir, name))
+        return err_sys(e, u->link.n ? errno : EINVAL, "cannot create the link %s", name);
+    return count(u, e);
+}
+
 static int make_entry(struct untar *u, struct err *e)
 {
     char *last = NULL;
+    unsigned depth;
     if (!u->name.n || memchr(u->name.p, 0, u->name.n))
         return err_set(e, E_INVALID, "the archive has an entry with an invalid name");
     if (u->type == 'x' || u->type == 'g' || strchr("1346", u->type)) {
         u->skipped += strchr("1346", u->type) != NULL; /* hard links, devices, pipes */
         return 0;
     }
-    auto_fd dir = parent_of(u->root, u->name.p, &last, e);
+    auto_fd dir = parent_of(u, u->name.p, &last, &depth, e);
     if (dir < 0)
         return -1;
     bool self = !*last || !strcmp(last, ".");
-    if (u->type == '5') {
-        if (!self && mkdirat(dir, last, (u->mode & 0777) | 0700) && errno != EEXIST)
-            return err_sys(e, errno, "cannot create the directory %s", last);
-        return 0;
-    }
+    if (u->type == '5')
+        return self ? 0 : make_dir(u, dir, last, (u->mode & 0777) | 0700, e);
     if (self)
         return err_set(e, E_INVALID, "the archive has a file without a name");
-    if (u->type == '2') {
-        (void)unlinkat(dir, last, 0); /* an older file or link of that name; a folder stays and the next call says so */
-        if (!u->link.n || symlinkat(u->link.p, dir, last))
-            return err_sys(e, u->link.n ? errno : EINVAL, "cannot create the link %s", last);
-        u->files++;
-        return 0;
-    }
-    (void)unlinkat(dir, last, 0); /* never write through a link; O_EXCL below keeps it so */
-    u->fd = openat(dir, last, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, u->mode & 0777);
-    if (u->fd < 0)
-        return err_sys(e, errno, "cannot create the file %s", last);
-    u->files++;
+    if (u->type == '2')
+        return make_link(u, dir, last, depth, e);
+    if (count(u, e) || partial_begin(&u->file, dir, u->mode & 0777, e))
+        return -1;
+    u->file_name = xstrdup(last);
     return 0;
 }
 
@@ -183,20 +229,27 @@ static int on_data(struct untar *u, const char *p, size_t n, struct err *e)
     struct buf *to = u->type == 'L' ? &u->name : u->type == 'K' ? &u->link : u->type == 'x' ? &u->pax : NULL;
     if (to)
         buf_put(to, p, n);
-    else if (u->fd >= 0 && !fd_write_all(u->fd, p, n))
-        return err_sys(e, errno, "cannot write");
+    if (to || u->file.fd < 0)
+        return 0;
+    if ((int64_t)n > u->may.bytes - u->bytes)
+        return err_set(e, E_TOO_LARGE,
+                       "it is larger than %lld MiB, the limit; --max-size raises it",
+                       (long long)(u->may.bytes >> 20));
     u->bytes += (int64_t)n;
-    return 0;
+    return fd_write_all(u->file.fd, p, n)
+               ? 0
+               : err_sys(e, errno, "cannot write '%.100s'", u->file_name);
 }
 
-static void on_data_end(struct untar *u)
+static int on_data_end(struct untar *u, struct err *e)
 {
     struct buf *z = u->type == 'L' ? &u->name : u->type == 'K' ? &u->link : NULL;
     while (z && z->n && !z->p[z->n - 1]) /* GNU long names end in NUL */
         z->n--;
-    if (u->fd >= 0)
-        (void)close(u->fd); /* short space shows at write; nothing was promised to be durable */
-    u->fd = -1;
+    if (u->file.fd < 0)
+        return 0;
+    auto_free char *name = take_ptr(&u->file_name);
+    return partial_keep(&u->file, name, e);
 }
 
 int untar_push(struct untar *u, const char *p, size_t n, struct err *e)
@@ -207,8 +260,8 @@ int untar_push(struct untar *u, const char *p, size_t n, struct err *e)
             k = (uint64_t)u->left < n ? (size_t)u->left : n;
             if (on_data(u, p, k, e))
                 return -1;
-            if (!(u->left -= (int64_t)k))
-                on_data_end(u);
+            if (!(u->left -= (int64_t)k) && on_data_end(u, e))
+                return -1;
         } else if (u->padding) {
             k = (uint64_t)u->padding < n ? (size_t)u->padding : n;
             u->padding -= (int64_t)k;
@@ -220,8 +273,8 @@ int untar_push(struct untar *u, const char *p, size_t n, struct err *e)
                 u->head.n = 0;
                 if (rc)
                     return -1;
-                if (!u->left)
-                    on_data_end(u);
+                if (!u->left && on_data_end(u, e))
+                    return -1;
             }
         }
         p += k;
@@ -233,9 +286,8 @@ int untar_push(struct untar *u, const char *p, size_t n, struct err *e)
 int untar_end(struct untar *u, struct err *e)
 {
     bool whole = u->done || (!u->left && !u->head.n && !u->padding);
-    if (u->fd >= 0)
-        (void)close(u->fd);
-    u->fd = -1;
+    partial_drop(&u->file);
+    free(take_ptr(&u->file_name));
     buf_free(&u->head);
     buf_free(&u->name);
     buf_free(&u->link);

@@ -326,6 +326,7 @@ static void bury(void *arg)
 {
     struct box *b = arg;
     egress_log_close(b->log);
+    gate_log_ended(b->g);
     policy_drop(b);
     tls_ca_free(b->ca);
     buf_free(&b->ca_cert);

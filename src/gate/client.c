@@ -441,6 +441,7 @@ void gate_config(struct gate_client *c, const struct gate_config *cfg, gate_done
     if (cfg->log_files)
         rec_put_u64(&m, G_LOG_FILES, cfg->log_files);
     rec_put_u64(&m, G_LOG_DAYS, cfg->log_days);
+    rec_put_u64(&m, G_LOG_SANDBOXES, cfg->log_sandboxes);
     if (cfg->udp_idle_s)
         rec_put_u64(&m, G_UDP_IDLE, cfg->udp_idle_s);
     request(c, GATE_CONFIG, &m, NULL, 0, SHAPE_PLAIN, (union done){.plain = done}, arg);

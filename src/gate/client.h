@@ -79,5 +79,5 @@ void gate_list(struct gate_client *c, gate_list_done *done, void *arg);
 
 /* resolvers: "192.0.2.1" or "192.0.2.1:5353"; none: those of the host's resolv.conf at hutch-egress' start. */
 struct gate_via { const char *hosts, *addr, *auth /* or NULL */; bool by_name; }; /* gate/via.h */
-struct gate_config { const char *const *resolvers; int nresolvers; const struct gate_via *via; const char *const *direct; size_t nvia, ndirect; uint64_t log_bytes; unsigned log_files, log_days, udp_idle_s /* 0: a minute */; };
+struct gate_config { const char *const *resolvers; int nresolvers; const struct gate_via *via; const char *const *direct; size_t nvia, ndirect; uint64_t log_bytes; unsigned log_files, log_days, log_sandboxes, udp_idle_s /* 0: a minute */; };
 void gate_config(struct gate_client *c, const struct gate_config *cfg, gate_done *done, void *arg);

@@ -44,7 +44,7 @@ enum gate_op {
     GATE_SECRET_DROP,  /* G_NAME */
     GATE_SECRET_STATS, /* [G_NAME] -> G_STAT*: nested {G_NAME, G_CALLS, G_BYTES} */
     GATE_CONFIG,    /* [G_RESOLVER*: "address" or "address:port"], [G_LOG_BYTES per file], [G_LOG_FILES per sandbox],
-                     * [G_LOG_DAYS after which what was not written to since goes; 0 never], [G_VIA*: nested {G_NAME hosts, G_ADDR
+                     * [G_LOG_DAYS after which what was not written to since goes; 0 never], [G_LOG_SANDBOXES that are gone and still have logs; 0: no limit], [G_VIA*: nested {G_NAME hosts, G_ADDR
                      * "address:port", [G_VALUE Proxy-Authorization], [G_COUNT 1: by name]}: the host's proxies, gate/via.h; all of them],
                      * [G_DIRECT*: what needs none], [G_UDP_IDLE seconds] */
     GATE_RECORD,    /* from hutch-egress: G_BOX, G_SANDBOX, G_KIND, G_SEQ, G_TIME_NS, and what applies of G_CONN, G_NAME, G_TYPE, G_ADDR, G_PORT,
@@ -81,5 +81,5 @@ enum gate_tag {
     G_MESSAGE = 1, G_PID, G_COUNT, G_BOX, G_SANDBOX, G_POLICY, G_CEILING, G_NAME, G_GROUP, G_CA_CERT, G_CA_KEY, G_SOCK, G_STAT, G_CONNS,
     G_TOTAL, G_DENIED, G_IN, G_OUT, G_DNS, G_DNS_DENIED, G_SEQ, G_HASH, G_RATE, G_BYTES, G_VALUE, G_CALLS_MAX, G_BYTES_MAX, G_CALLS,
     G_RESOLVER, G_LOG_BYTES, G_LOG_FILES, G_KIND, G_TIME_NS, G_CONN, G_TYPE, G_ADDR, G_PORT, G_METHOD, G_PATH, G_STATUS, G_MS, G_VERDICT,
-    G_RULE, G_REASON, G_SECRET, G_LOST, G_LOG_DAYS, G_VIA, G_DIRECT, G_UDP_IDLE,
+    G_RULE, G_REASON, G_SECRET, G_LOST, G_LOG_DAYS, G_VIA, G_DIRECT, G_UDP_IDLE, G_LOG_SANDBOXES,
 };

@@ -161,6 +161,7 @@ static int do_config(struct gate *g, struct rec r, struct err *e)
     g->log_bytes = rec_u64_or(r, G_LOG_BYTES, g->log_bytes);
     g->log_files = (unsigned)rec_u64_or(r, G_LOG_FILES, g->log_files);
     g->log_days = (unsigned)rec_u64_or(r, G_LOG_DAYS, g->log_days);
+    g->log_sandboxes = (unsigned)rec_u64_or(r, G_LOG_SANDBOXES, g->log_sandboxes);
     g->udp_idle = (int64_t)(rec_u64_or(r, G_UDP_IDLE, 0) % 86400) * NS_PER_S;
     timer_arm(&g->sweep, 0);
     return 0;

@@ -9,6 +9,7 @@
 
 #define DAY_NS      (24 * 3600 * NS_PER_S)
 #define SWEEP_NS    (3600 * NS_PER_S)
+#define SWEEP_ENDED 256  /* boxes that ended since the last one */
 #define RECORDS_MAX 4096 /* that the daemon has not read; then they are only in the log */
 
 /* ---- records ---------------------------------------------------------------------------------------------------- */
@@ -90,7 +91,16 @@ static void on_sweep(void *arg)
     struct gate *g = arg;
     if (g->log_days)
         egress_logs_sweep(g->log_dir, clock_wall() - (int64_t)g->log_days * DAY_NS, has_log, g);
+    if (g->log_sandboxes)
+        egress_logs_trim(g->log_dir, g->log_sandboxes, has_log, g);
     timer_arm(&g->sweep, SWEEP_NS);
+    g->ended = 0;
+}
+/* Many short lives make many logs: they are not left until the hour is over. */
+void gate_log_ended(struct gate *g)
+{
+    if (++g->ended == SWEEP_ENDED)
+        timer_arm(&g->sweep, 0);
 }
 
 struct secret *gate_secret_get(struct gate *g, struct str id) { return map_get_n(&g->secrets, id.p, id.n); }

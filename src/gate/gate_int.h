@@ -73,7 +73,8 @@ struct gate {
     struct tls_trust *trust;
     int log_dir;
     uint64_t log_bytes;
-    unsigned log_files, log_days;
+    unsigned log_files, log_days, log_sandboxes /* that are gone; 0: no limit */;
+    unsigned ended;     /* boxes, since the last sweep */
     struct timer sweep; /* of logs that are too old */
     struct timer save;  /* of counts that changed */
     int64_t udp_idle;
@@ -95,6 +96,7 @@ struct gate {
 /* gate.c */
 void gate_record(struct box *b, struct gate_record *r); /* fills box and sandbox; log, and daemon if it listens */
 struct secret *gate_secret_get(struct gate *g, struct str id);
+void gate_log_ended(struct gate *g); /* of a box that is gone */
 
 /* meter.c */
 uint64_t meter_may(struct box *b, uint64_t want, int64_t now); /* bytes that may move now: rate of box and groups */

@@ -94,7 +94,12 @@ static enum http_step take_head(struct http_proxy *h)
     }
     const struct http_head *r = &h->res.head;
     auto_buf out = {0};
-    if (r->status == 101 && (!h->req.head.upgrade || !http_head_get(r, "upgrade").p)) {
+    const char *unseen = http_response_unseen(h);
+    if (unseen) {
+        http_deny(h, "secret", unseen);
+        return STEP_END;
+    }
+    if (r->status == 101 && (!h->websocket || !http_head_has_token(r, "Upgrade", "websocket"))) {
         http_fail(h, "it switched protocols without being asked");
         return STEP_END;
     }

@@ -75,6 +75,10 @@ static int puts_find(struct http_proxy *h, const struct policy_ask *q, struct pu
             *why = "the budget of the secret for this host is used up";
             return -1;
         }
+        if (h->websocket && !in[i].websocket) {
+            *why = "a WebSocket with a secret needs \"websocket\": true in the inject rule";
+            return -1;
+        }
         p->v[i] = (struct put){in[i], s};
     }
     if (p->n && str_eqz(q->method, "TRACE")) { /* its answer is the request itself */
@@ -113,6 +117,14 @@ static bool overwritten(const struct puts *p, struct str name)
 {
     for (size_t i = 0; i < p->n; i++)
         if (p->v[i].in.header.n && same_header(p->v[i].in.header, name))
+            return true;
+    return false;
+}
+
+static bool limited_by_request(const struct puts *p)
+{
+    for (size_t i = 0; i < p->n; i++)
+        if (p->v[i].in.by_request)
             return true;
     return false;
 }
@@ -164,6 +176,26 @@ static void put_header(struct buf *out, const struct put *v)
     buf_puts(out, "\r\n");
 }
 
+/* What its host may have been sent, with this request or with one before, must not come back: plain, or as a query spells it. */
+static void mask_host(struct http_proxy *h, const struct policy_ask *q)
+{
+    struct str id[POLICY_INJECT_MAX];
+    size_t n = q->proto == PROTO_TLS
+                   ? policy_secrets_of_host(h->c->box->own, q->name, q->port, id, POLICY_INJECT_MAX)
+                   : 0;
+    mask_clear(&h->mask);
+    for (size_t i = 0; i < n; i++) {
+        const struct secret *s = gate_secret_get(h->c->g, id[i]);
+        if (!s)
+            continue;
+        auto_buf spelled = {0};
+        put_query(&spelled, s);
+        mask_add(&h->mask, s->value, s->n);
+        mask_add(&h->mask, spelled.p, spelled.n);
+        explicit_bzero(spelled.p, spelled.n);
+    }
+}
+
 /* ---- requests --------------------------------------------------------------------------------------------------------------- */
 
 static void put_host(struct http_proxy *h)
@@ -187,7 +219,31 @@ static void put_framing(struct buf *out, enum http_framing f, uint64_t length)
 static bool framing_field(struct str name)
 {
     return str_ieqz(name, "content-length") || str_ieqz(name, "transfer-encoding") || str_ieqz(name, "host") || str_ieqz(name, "connection") ||
-           str_ieqz(name, "upgrade") || str_ieqz(name, "te");
+           str_ieqz(name, "upgrade") || str_ieqz(name, "http2-settings") || str_ieqz(name, "te");
+}
+static bool is_one_of(struct str name, const struct str *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (same_header(name, list[i]))
+            return true;
+    return false;
+}
+#define STR(z)             {z, sizeof(z) - 1}
+#define IS_ONE_OF(name, l) is_one_of(name, l, sizeof(l) / sizeof *(l))
+
+/* They make a server answer with a part of what it has, or packed: a secret in it would pass unseen. */
+static bool asks_for_less(struct str name)
+{
+    static const struct str list[] = {STR("range"), STR("if-range"), STR("request-range"), STR("x-ms-range"), STR("a-im"),
+                                      STR("accept-encoding"), STR("sec-websocket-extensions")};
+    return IS_ONE_OF(name, list);
+}
+/* Servers that take these for the method or the path would do something else than what a rule allowed. */
+static bool asks_for_other(struct str name)
+{
+    static const struct str list[] = {STR("x-http-method-override"), STR("x-http-method"), STR("x-method-override"),
+                                      STR("x-original-url"), STR("x-rewrite-url"), STR("x-override-url")};
+    return IS_ONE_OF(name, list);
 }
 
 int http_rewrite(struct http_proxy *h, const struct policy_ask *q, const char **why)
@@ -198,6 +254,8 @@ int http_rewrite(struct http_proxy *h, const struct policy_ask *q, const char **
     if (puts_find(h, q, &p, why))
         return -1;
     bool used[HTTP_INJECT_MAX] = {0}, any = false;
+    mask_host(h, q);
+    bool masked = h->mask.n > 0, fixed = h->by_request || limited_by_request(&p);
     h->head.n = 0;
     buf_put(&h->head, r->method.p, r->method.n);
     buf_putc(&h->head, ' ');
@@ -213,10 +271,9 @@ int http_rewrite(struct http_proxy *h, const struct policy_ask *q, const char **
     }
     buf_puts(&h->head, " HTTP/1.1\r\n");
     put_host(h);
-    bool upgrade = r->upgrade && http_head_get(r, "upgrade").p;
     for (uint32_t i = 0; i < r->nfields; i++) {
         struct str name = r->fields[i].name;
-        if (framing_field(name) || http_hop_by_hop(r, name) || overwritten(&p, name) || (p.n && same_header(name, S("accept-encoding"))))
+        if (framing_field(name) || http_hop_by_hop(r, name) || overwritten(&p, name) || (masked && asks_for_less(name)) || (fixed && asks_for_other(name)))
             continue;
         buf_put(&h->head, name.p, name.n);
         buf_puts(&h->head, ": ");
@@ -228,24 +285,18 @@ int http_rewrite(struct http_proxy *h, const struct policy_ask *q, const char **
             put_header(&h->head, &p.v[i]);
             used[i] = true;
         }
-    if (p.n)
+    if (masked)
         buf_puts(&h->head, "Accept-Encoding: identity\r\n"); /* so that an echo of the secret can be seen */
-    if (upgrade) {
-        struct str u = http_head_get(r, "upgrade");
-        buf_puts(&h->head, "Connection: Upgrade\r\nUpgrade: ");
-        buf_put(&h->head, u.p, u.n);
-        buf_puts(&h->head, "\r\n");
-    }
+    if (h->websocket)
+        buf_puts(&h->head, "Connection: Upgrade\r\nUpgrade: websocket\r\n");
     put_framing(&h->head, r->framing, r->length);
     buf_puts(&h->head, "\r\n");
-    mask_clear(&h->mask);
     h->secret[0] = 0;
     for (size_t i = 0; i < p.n; i++) {
         if (!used[i] && !(any && p.v[i].in.placeholder.n))
             continue;
         struct secret *s = (struct secret *)(uintptr_t)p.v[i].s;
         s->calls++;
-        mask_add(&h->mask, s->value, s->n);
         (void)snprintf(h->secret, sizeof h->secret, "%s", s->id);
     }
     return 0;
@@ -253,6 +304,23 @@ int http_rewrite(struct http_proxy *h, const struct policy_ask *q, const char **
 
 /* ---- responses --------------------------------------------------------------------------------------------------------------- */
 
+const char *http_response_unseen(const struct http_proxy *h)
+{
+    const struct http_head *r = &h->res.head;
+    if (!h->mask.n)
+        return NULL;
+    if (r->status == 206 || r->status == 226)
+        return "the host, which gets a secret, answered with a part (206, 226) that nobody asked for";
+    for (uint32_t i = 0; i < r->nfields; i++) {
+        struct str name = r->fields[i].name, value = r->fields[i].value;
+        if (str_ieqz(name, "content-encoding") && !str_ieqz(value, "identity"))
+            return "the host, which gets a secret, answered compressed although it was asked not to";
+        if (str_ieqz(name, "content-type") && value.n >= 20 &&
+            str_ieqz((struct str){value.p, 20}, "multipart/byteranges"))
+            return "the host, which gets a secret, answered with parts (multipart/byteranges) that nobody asked for";
+    }
+    return NULL;
+}
 void http_response_head(struct http_proxy *h, struct buf *out)
 {
     const struct http_head *r = &h->res.head;

@@ -8,7 +8,7 @@
 #include "http/body.h"
 #include "http/parse.h"
 
-#define HTTP_INJECT_MAX  8
+#define HTTP_INJECT_MAX  POLICY_INJECT_MAX
 #define HTTP_EXCHANGE_NS (600 * NS_PER_S) /* silence within an exchange */
 
 enum http_state {
@@ -33,9 +33,11 @@ struct http_proxy {
     struct http_target to;      /* of this request */
     struct http_target at;      /* what `up` is connected to */
     bool connect;               /* CONNECT under way */
+    bool websocket;             /* the request asks to become one */
+    bool by_request;            /* and is allowed for its method or path */
     bool req_done, res_begun, res_done, keep, up_keep, up_used /* carried a request before */, retried, is_head, client10;
     struct buf head;            /* the request as it goes out */
-    struct mask mask;           /* secrets put into it */
+    struct mask mask;           /* secrets that its host may know */
     char method[33], path[513], secret[129], rule[112];
     int status;
     int64_t began;
@@ -51,6 +53,8 @@ struct http_proxy {
 bool http_target_of(const struct http_proxy *h, struct http_target *ret, const char **why); /* whom the request addresses */
 /* The upstream head into h->head, with secrets put in. 0, or -1 with *why (and rule) for a refusal. */
 int http_rewrite(struct http_proxy *h, const struct policy_ask *q, const char **why);
+/* Why h->res, which is complete, cannot be passed on: a secret could be in it that cannot be seen. NULL: it can. */
+const char *http_response_unseen(const struct http_proxy *h);
 void http_response_head(struct http_proxy *h, struct buf *out); /* h->res is complete; framing for the client decided */
 bool http_budget_ok(struct http_proxy *h);                     /* after bytes moved: the budget of its secrets is not used up */
 void http_spend(struct http_proxy *h, uint64_t bytes);

@@ -13,7 +13,8 @@ struct policy_ask http_ask(const struct http_proxy *h)
     return (struct policy_ask){.name = str_of(h->to.name), .addr = h->to.has_ip ? &h->to.ip : NULL, .port = h->to.port,
                                .proto = h->c->intercept ? PROTO_TLS : h->connect ? PROTO_TCP : PROTO_HTTP,
                                .looked = h->to.has_ip && !h->connect, .method = h->connect ? (struct str){0} : str_of(h->method),
-                               .path = h->connect ? (struct str){0} : str_of(h->path)};
+                               .path = h->connect ? (struct str){0} : str_of(h->path),
+                               .websocket = h->websocket};
 }
 static bool same_target(const struct http_target *a, const struct http_target *b)
 {
@@ -67,6 +68,7 @@ static void on_resolved(void *arg, const struct addrs *a)
         else {
             d.ip[d.n++] = a->ip[i];
             memcpy(h->rule, v.rule, sizeof h->rule);
+            h->by_request |= v.by_request;
         }
     }
     h->to.has_ip = d.n > 0;
@@ -90,6 +92,7 @@ static void decide(struct http_proxy *h)
     struct policy_verdict v;
     policy_decide(&c->box->set, &q, &v);
     memcpy(h->rule, v.rule, sizeof h->rule);
+    h->by_request = v.by_request;
     if (v.answer == ANSWER_DENY) {
         http_deny(h, v.rule, v.reason);
         return;
@@ -109,6 +112,12 @@ static void decide(struct http_proxy *h)
     go(h);
 }
 
+/* The one protocol that may follow HTTP. Others are not asked for: the server answers as if they had not been. */
+static bool asks_websocket(const struct http_head *r)
+{
+    return r->upgrade && r->minor == 1 && str_eqz(r->method, "GET") &&
+           r->framing == HTTP_BODY_NONE && http_head_has_token(r, "Upgrade", "websocket");
+}
 static void copy(char *out, size_t cap, struct str s) { (void)snprintf(out, cap, "%.*s", (int)(s.n < cap ? s.n : cap - 1), s.p); }
 
 void http_decide(struct http_proxy *h)
@@ -123,6 +132,7 @@ void http_decide(struct http_proxy *h)
     h->retried = false;
     h->connect = r->form == HTTP_FORM_AUTHORITY;
     h->is_head = str_eqz(r->method, "HEAD");
+    h->websocket = asks_websocket(r);
     h->client10 = r->minor == 0;
     h->keep = r->keep_alive;
     copy(h->method, sizeof h->method, r->method);

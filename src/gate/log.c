@@ -224,23 +224,84 @@ static bool is_part(const char *name, struct str *ret_sandbox, bool *ret_newest)
     return *ret_newest || (name[25] == '.' && str_u64(str_of(name + 26), &n));
 }
 
-void egress_logs_sweep(int dirfd, int64_t older, bool (*in_use)(void *arg, struct str sandbox), void *arg)
+/* NULL: tried again with the next sweep. */
+static DIR *open_logs(int dirfd)
 {
     int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
-    if (!d) {
-        if (fd >= 0)
-            (void)close(fd);
-        return; /* tried again with the next sweep */
+    if (!d && fd >= 0)
+        (void)close(fd);
+    return d;
+}
+static int64_t written_at(const struct stat *st)
+{
+    return (int64_t)st->st_mtim.tv_sec * NS_PER_S + st->st_mtim.tv_nsec;
+}
+
+struct ended {
+    char id[22];
+    int64_t written;
+};
+static int oldest_first(const void *a, const void *b)
+{
+    const struct ended *x = a, *y = b;
+    return x->written < y->written ? -1 : x->written > y->written ? 1 : strcmp(x->id, y->id);
+}
+/* The newest log of each says when it was written to last. */
+static size_t list_ended(DIR *d, struct ended **ret, bool (*in_use)(void *arg, struct str sandbox),
+                         void *arg)
+{
+    size_t n = 0, cap = 0;
+    struct str sandbox;
+    struct stat st;
+    bool newest;
+    *ret = NULL;
+    for (struct dirent *de; (de = readdir(d));) {
+        if (!is_part(de->d_name, &sandbox, &newest) || !sandbox.n ||
+            strcmp(de->d_name + sandbox.n, ".log") != 0 || in_use(arg, sandbox) ||
+            fstatat(dirfd(d), de->d_name, &st, AT_SYMLINK_NOFOLLOW))
+            continue;
+        if (n == cap)
+            *ret = xrealloc(*ret, (cap = cap ? 2 * cap : 64) * sizeof **ret);
+        struct ended *e = &(*ret)[n++];
+        *e = (struct ended){.written = written_at(&st)};
+        memcpy(e->id, sandbox.p, sandbox.n);
     }
+    qsort(*ret, n, sizeof **ret, oldest_first);
+    return n;
+}
+void egress_logs_trim(int at, size_t most, bool (*in_use)(void *arg, struct str sandbox), void *arg)
+{
+    DIR *d = open_logs(at);
+    struct ended *all;
+    if (!d)
+        return;
+    size_t n = list_ended(d, &all, in_use, arg);
+    for (size_t i = 0; i + most < n; i++) {
+        char name[64];
+        for (unsigned part = FILES_MAX + 1;
+             part-- > 0;) { /* the newest last: it is what a sweep that was cut short finds again */
+            file_name(all[i].id, part, name);
+            (void)unlinkat(at, name, 0);
+        }
+    }
+    free(all);
+    (void)closedir(d);
+}
+
+void egress_logs_sweep(int dirfd, int64_t older, bool (*in_use)(void *arg, struct str sandbox),
+                       void *arg)
+{
+    DIR *d = open_logs(dirfd);
+    if (!d)
+        return;
     for (struct dirent *de; (de = readdir(d));) {
         struct str sandbox;
         struct stat st;
         bool newest;
         if (!is_part(de->d_name, &sandbox, &newest) || fstatat(dirfd, de->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
             continue;
-        int64_t written = (int64_t)st.st_mtim.tv_sec * NS_PER_S + st.st_mtim.tv_nsec;
-        if (written < older && !(newest && in_use(arg, sandbox)))
+        if (written_at(&st) < older && !(newest && in_use(arg, sandbox)))
             (void)unlinkat(dirfd, de->d_name, 0);
     }
     (void)closedir(d);

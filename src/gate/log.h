@@ -30,6 +30,9 @@ const char *egress_log_hash(const struct egress_log *l);
 /* Removes parts and counts that were last written before `older` (wall clock); not the newest part of a sandbox that is in use, whose chain
  * goes on in it. */
 void egress_logs_sweep(int dirfd, int64_t older, bool (*in_use)(void *arg, struct str sandbox), void *arg);
+/* Removes the logs of sandboxes that are not in use, those written to longest ago first, until `most` of them are left. Counts stay: a sandbox that
+ * is paused is not in use here, and begins no new budget because others came and went. */
+void egress_logs_trim(int dirfd, size_t most, bool (*in_use)(void *arg, struct str sandbox), void *arg);
 
 /* Reading: lines with seq > after, oldest first, at most `max` of them, as JSON array elements (no brackets, comma separated)
  * into out. Returns how many; -1 if the log cannot be read. No log: 0. */

@@ -92,6 +92,8 @@ static enum match match_request(const struct rule *r, const struct policy_ask *q
 {
     if (!scope_l7(&r->scope))
         return YES;
+    if (q->websocket && !r->scope.websocket)
+        return NO;
     if (q->method.n)
         return scope_request(&r->scope, q->method, q->path) ? YES : NO;
     return q->proto == PROTO_UDP ? NO : MAYBE;
@@ -160,6 +162,8 @@ static const char *why_not(const struct policy *p, const struct policy_ask *q)
         return "UDP is only allowed by a rule with protocol udp";
     if (!q->name.n && q->looked)
         return "no rule allows this address, and no server name was seen that a rule allows";
+    if (q->websocket)
+        return "no allow rule covers this WebSocket (one with methods or paths needs \"websocket\": true)";
     if (q->method.n)
         return "no allow rule of the network policy covers this request";
     return "not in the allow list of this sandbox's network policy";
@@ -183,6 +187,7 @@ static void decide(const struct policy *p, const struct policy_ask *q, bool ceil
         if (m == YES) {
             say(v, ANSWER_ALLOW, "allow", r->text);
             v->by_name = r->domain != NULL;
+            v->by_request = scope_l7(&r->scope);
             if (deny_pending(p, q, true))
                 v->answer = ANSWER_LOOK;
             return;
@@ -235,6 +240,7 @@ static void under_ceiling(struct policy_verdict *v, const struct policy_verdict 
         return;
     v->by_name |= c->by_name;
     v->intercept |= c->intercept;
+    v->by_request |= c->by_request;
     if (c->answer == ANSWER_ALLOW || (c->answer == ANSWER_LOOK && v->answer == ANSWER_LOOK))
         return;
     v->answer = c->answer;
@@ -359,7 +365,25 @@ size_t policy_injects(const struct policy *p, const struct policy_ask *q, struct
         if (q->proto != PROTO_TLS || !scope_port(&j->scope, q->port) || !name_match(str_of(j->domain), q->name) ||
             !scope_request(&j->scope, q->method, q->path))
             continue;
-        out[n++] = (struct policy_inject){str_of(j->secret), str_of(j->header), str_of(j->format), str_of(j->placeholder)};
+        out[n++] = (struct policy_inject){str_of(j->secret), str_of(j->header), str_of(j->format), str_of(j->placeholder),
+                                          scope_l7(&j->scope), j->scope.websocket};
+    }
+    return n;
+}
+static bool has_id(const struct str *at, size_t n, const char *id)
+{
+    for (size_t i = 0; i < n; i++)
+        if (str_eqz(at[i], id))
+            return true;
+    return false;
+}
+size_t policy_secrets_of_host(const struct policy *p, struct str name, uint16_t port, struct str *out, size_t cap)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->ninject && n < cap; i++) {
+        const struct inject *j = &p->inject[i];
+        if (scope_port(&j->scope, port) && name_match(str_of(j->domain), name) && !has_id(out, n, j->secret))
+            out[n++] = str_of(j->secret);
     }
     return n;
 }

@@ -17,6 +17,8 @@
  *         "/v1" matches /v1 and what is below it, "/v1/" what is below it, "/v1*" any path that begins so, "=/v1" that path
  *         alone; a star and then "/info" any that ends so. A request whose path could be read in two ways (dot segments, "//", encoded slashes or dots)
  *         matches no rule with paths.
+ *     "websocket": true             with methods or paths: a request may become a WebSocket, whose bytes nobody looks at.
+ *         Without them a rule does not look at requests and needs no such word. No other protocol is ever changed to.
  *     "final": true                 deny only: not overruled by any allow
  *     "id": "word"                  shown in the log instead of the rule's own text
  * "*.example.org" means one label or more before it, not example.org itself.
@@ -24,6 +26,7 @@
  * INJECT: {"domain": "api.example.org", "ports": [443], "methods": […], "paths": […], "secret": "ID",
  *          "header": "authorization", "format": "Bearer {secret}"}            set a header, the guest's own copy is dropped
  *      or {"domain": …, "secret": "ID", "placeholder": "text of 8 characters or more"}   replaced in header values and the query
+ *   "websocket": true: the secret may go out with a request that becomes a WebSocket; else such a request is refused.
  *   ID names a secret given to hutch-egress by GATE_SECRET. Injection does not allow anything: the host needs an allow rule
  *   (or mode open) as well. "domain" may be "*.suffix". Only over TLS: a secret is never sent in clear.
  *
@@ -90,6 +93,7 @@ struct policy_ask {
     enum policy_proto proto; /* PROTO_TCP: the bytes were not looked at, or are neither HTTP nor TLS; a request inside TLS: PROTO_TLS */
     bool looked;             /* the name is not going to be known better: never ANSWER_LOOK */
     struct str method, path; /* HTTP request; method.n == 0: none yet */
+    bool websocket;          /* it asks to become a WebSocket */
 };
 enum policy_answer {
     ANSWER_DENY,
@@ -100,6 +104,7 @@ struct policy_verdict {
     enum policy_answer answer;
     bool by_name;     /* the answer rests on the name: it holds only if the address is one of that name's */
     bool intercept;   /* TLS: allowed, but only as HTTP that is seen: open it with the sandbox's CA */
+    bool by_request;  /* allowed for its method or path */
     char rule[112];   /* "allow *.example.org", "deny 192.0.2.0/24", "mode none", "closed", "ceiling host: mode none" */
     char reason[200]; /* a denial in one sentence that a person or a model can act on; "" when allowed */
 };
@@ -113,6 +118,11 @@ void policy_decide(const struct policy_set *s, const struct policy_ask *q, struc
 struct policy_limits policy_limits(const struct policy_set *s);
 
 /* Injections for a request that was allowed. */
-struct policy_inject { struct str secret, header /* lower case; n == 0: placeholder */, format, placeholder; };
+struct policy_inject {
+    struct str secret, header /* lower case; n == 0: placeholder */, format, placeholder;
+    bool by_request /* for its method or path */, websocket;
+};
 size_t policy_injects(const struct policy *p, const struct policy_ask *q, struct policy_inject *out, size_t cap);
 bool policy_injects_host(const struct policy *p, struct str name, uint16_t port); /* some inject rule may apply there */
+/* Secrets that this host may have been sent, with this request or another; distinct ids, borrowed. Returns how many went into out. */
+size_t policy_secrets_of_host(const struct policy *p, struct str name, uint16_t port, struct str *out, size_t cap);

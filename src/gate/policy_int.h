@@ -13,6 +13,8 @@ struct scope {
     struct port_range port[RULE_PORTS];
     char *method[RULE_WORDS], *path[RULE_WORDS];
     uint8_t nports, nmethods, npaths;
+    bool
+        websocket; /* where requests are looked at: what follows an upgrade, which is not, may pass too */
 };
 struct rule {
     char *domain; /* canonical pattern, or NULL: cidr */

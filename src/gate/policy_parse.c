@@ -130,7 +130,8 @@ static int scope_parse(struct json *obj, struct scope *s, bool l7, struct err *e
         return -1;
     if (!l7)
         return 0;
-    if (words(obj, "methods", s->method, &s->nmethods, method_ok, "not a method in capitals", e))
+    if (words(obj, "methods", s->method, &s->nmethods, method_ok, "not a method in capitals", e) ||
+        json_bool(obj, "websocket", false, &s->websocket, e))
         return -1;
     return words(obj, "paths", s->path, &s->npaths, path_ok, "not a path that begins with /, =/ or */", e);
 }
@@ -186,7 +187,7 @@ static int rule_protocol(struct json *obj, struct rule *r, struct err *e)
 static int rule_object(struct json *obj, struct rule *r, bool deny, char **ret_id, struct err *e)
 {
     struct str domain = {0}, cidr = {0}, id = {0};
-    if (json_only(obj, e, "domain", "cidr", "ports", "protocol", "methods", "paths", "final", "id", NULL) ||
+    if (json_only(obj, e, "domain", "cidr", "ports", "protocol", "methods", "paths", "websocket", "final", "id", NULL) ||
         json_str(obj, "domain", &domain, false, e) || json_str(obj, "cidr", &cidr, false, e) || json_str(obj, "id", &id, false, e) ||
         json_bool(obj, "final", false, &r->final, e))
         return -1;
@@ -203,8 +204,8 @@ static int rule_object(struct json *obj, struct rule *r, bool deny, char **ret_i
         return json_fail(json_get(obj, "id"), e, "must be 1 to 64 printable characters");
     if (id.p)
         *ret_id = xstrndup(id.p, id.n);
-    if (deny && (json_has(obj, "methods") || json_has(obj, "paths")))
-        return json_fail(obj, e, "methods and paths belong to allow rules");
+    if (deny && (json_has(obj, "methods") || json_has(obj, "paths") || json_has(obj, "websocket")))
+        return json_fail(obj, e, "methods, paths and websocket belong to allow rules");
     if (!deny && json_has(obj, "final"))
         return json_fail(obj, e, "final belongs to deny rules");
     if (scope_parse(obj, &r->scope, !deny, e) || rule_protocol(obj, r, e))
@@ -328,7 +329,7 @@ static int inject_parse(struct json *v, struct inject *j, struct err *e)
     char name[NAME_MAX_LEN + 3];
     if (json_kind(v) != JSON_OBJ)
         return json_fail(v, e, "not an object");
-    if (json_only(v, e, "domain", "ports", "methods", "paths", "secret", "header", "format", "placeholder", NULL) ||
+    if (json_only(v, e, "domain", "ports", "methods", "paths", "websocket", "secret", "header", "format", "placeholder", NULL) ||
         json_str(v, "domain", &domain, true, e) || json_str(v, "secret", &secret, true, e) || scope_parse(v, &j->scope, true, e))
         return -1;
     if (!name_pattern_canon(domain, name) || !strcmp(name, "*"))

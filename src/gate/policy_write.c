@@ -33,6 +33,8 @@ static void scope_write(struct jw *w, const struct scope *s)
             jw_strz(w, s->path[i]);
         jw_end(w);
     }
+    if (s->websocket)
+        jw_kv_bool(w, "websocket", true);
 }
 static void rule_write(struct jw *w, const struct rule *r)
 {

@@ -1,22 +1,56 @@
 /* Reading and writing file contents. Only regular files: anything else could
- * block or act, and is refused by name of its kind. */
+ * block or act, and is refused by name of its kind. What /proc has about this
+ * very process is read as far as it is harmless, and never written. */
 #include "base/cleanup.h"
 #include "guest/path.h"
 #include "wire/msg.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/vfs.h>
 #include <sys/xattr.h>
 
 #define SIZELESS_MAX (64u << 20) /* /proc files say size 0; read to their end, up to this */
 #define WRITE_WINDOW (192u << 10)
 
-static int check_kind(int fd, const char *path, struct stat *st, struct err *e)
+/* The file's name as the kernel has it: "self" is a number there. "" if it is not of /proc. */
+static void proc_name(int fd, char *out, size_t cap)
+{
+    struct statfs fs;
+    char link[32];
+    (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n =
+        fstatfs(fd, &fs) || fs.f_type != PROC_SUPER_MAGIC ? 0 : readlink(link, out, cap - 1);
+    out[n > 0 ? n : 0] = 0;
+}
+
+/* /proc/self of whoever asks is this process. */
+static int check_own(int fd, const char *path, bool writes, struct err *e)
+{
+    static const char *const tell[] = {"mem",       "maps",    "smaps",      "smaps_rollup",
+                                       "numa_maps", "pagemap", "environ",    "auxv",
+                                       "stack",     "syscall", "personality"};
+    char name[256], own[24];
+    proc_name(fd, name, sizeof name);
+    (void)snprintf(own, sizeof own, "/%d/", (int)getpid());
+    const char *base = strrchr(name, '/');
+    bool refused = writes;
+    if (!base || !strstr(name, own))
+        return 0;
+    for (size_t i = 0; i < sizeof tell / sizeof *tell; i++)
+        refused |= !strcmp(base + 1, tell[i]);
+    return refused ? err_set(e, E_DENIED, "path '%.150s' belongs to the agent's own process", path)
+                   : 0;
+}
+
+static int check_kind(int fd, const char *path, bool writes, struct stat *st, struct err *e)
 {
     if (fstat(fd, st))
         return path_err(e, errno, path);
     if (S_ISREG(st->st_mode))
-        return 0;
+        return check_own(fd, path, writes, e);
     if (S_ISDIR(st->st_mode))
         return path_err(e, EISDIR, path);
     return err_set(e, E_INVALID, "path '%.150s' is a %s, not a regular file", path,
@@ -28,8 +62,17 @@ static int check_kind(int fd, const char *path, struct stat *st, struct err *e)
 struct reader {
     struct stream s; /* first */
     int fd;
+    bool
+        sizeless; /* made up by the kernel: what it refuses is a matter of the file, not of a disk */
     uint64_t left, sent;
 };
+
+static void read_err(struct err *e, int sys, bool sizeless)
+{
+    err_sys(e, sys, "read");
+    if (e->code == E_INTERNAL)
+        e->code = sizeless ? E_INVALID : E_GUEST;
+}
 
 static bool read_run(struct agent *a, struct stream *s)
 {
@@ -47,7 +90,7 @@ static bool read_run(struct agent *a, struct stream *s)
     if (n < 0) {
         if (errno == EINTR)
             return true;
-        err_sys(&e, errno, "read");
+        read_err(&e, errno, r->sizeless);
         stream_end_err(a, s, &e);
         return false;
     }
@@ -78,7 +121,7 @@ static int open_read(const struct req *q, struct place *p, int *ret_fd, struct s
     auto_fd fd = open_beneath(p->dir, p->base, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
     if (fd < 0)
         return path_err(e, errno, p->path);
-    if (check_kind(fd, p->path, st, e))
+    if (check_kind(fd, p->path, false, st, e))
         return -1;
     uint64_t held = st->st_size ? (uint64_t)st->st_size : SIZELESS_MAX;
     if (off && (off > INT64_MAX || lseek(fd, (off_t)off, SEEK_SET) < 0))
@@ -106,7 +149,7 @@ void op_read(const struct req *q)
         close(fd);
         return;
     }
-    r->fd = fd, r->left = left;
+    r->fd = fd, r->left = left, r->sizeless = !st.st_size;
     entry_put_open(q->a, event_begin(q->a, EV_ENTRIES), fd, &st, p.path);
     event_send(q->a, q->id);
     stream_wake(q->a, &r->s);
@@ -177,7 +220,7 @@ static int open_write(const struct req *q, struct place *p, struct err *e)
     }
     if (fd < 0)
         return path_err(e, errno, p->path);
-    if (check_kind(fd, p->path, &st, e))
+    if (check_kind(fd, p->path, true, &st, e))
         return -1;
     if (made ? p->user.uid || p->user.gid : (flags & FILE_OWN) && (st.st_uid != p->user.uid || st.st_gid != p->user.gid))
         (void)!fchown(fd, p->user.uid, p->user.gid);

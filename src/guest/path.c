@@ -43,8 +43,11 @@ int path_err(struct err *e, int sys, const char *path)
         return err_set(e, E_QUOTA, "no space left on device");
     case EXDEV:
         return err_set(e, E_INVALID, "path '%.150s' is on another file system; copy it instead", path);
-    default:
-        return err_sys(e, sys, "path '%.150s'", path);
+    default: /* what has no better name is the file's, not the daemon's, fault */
+        (void)err_sys(e, sys, "path '%.150s'", path);
+        if (e->code == E_INTERNAL)
+            e->code = E_GUEST;
+        return -1;
     }
 }
 

@@ -1,6 +1,13 @@
 #include "json/valid.h"
+#include "base/buf.h"
+#include "base/map.h"
+#include <stdlib.h>
 
-struct at { const char *p, *end; const char *why; };
+struct at {
+    const char *p, *end;
+    const char *why;
+    bool once; /* keys of an object must differ */
+};
 
 static void space(struct at *a)
 {
@@ -86,17 +93,70 @@ static bool string(struct at *a)
 
 static bool value(struct at *a, int depth);
 
-static bool object(struct at *a, int depth)
+static unsigned hex4(const char *p)
 {
-    a->p++;
-    space(a);
-    if (is(a, '}'))
-        return a->p++, true;
+    unsigned v = 0;
+    for (int i = 0; i < 4; i++)
+        v = v << 4 | (unsigned)(p[i] <= '9' ? p[i] - '0' : (p[i] | 0x20) - 'a' + 10);
+    return v;
+}
+/* A code point, and half of a pair too: only keys that are the same become the same. */
+static void put_point(struct buf *out, unsigned v)
+{
+    static const char lead[] = {0, 0, (char)0xc0, (char)0xe0, (char)0xf0};
+    int n = v < 0x80 ? 1 : v < 0x800 ? 2 : v < 0x10000 ? 3 : 4;
+    buf_putc(out, (char)(n == 1 ? v : (unsigned char)lead[n] | v >> 6 * (n - 1)));
+    for (int i = n - 2; i >= 0; i--)
+        buf_putc(out, (char)(0x80 | (v >> 6 * i & 0x3f)));
+}
+/* What a checked string stands for; NUL as C0 80, so that it can be a key of a map. */
+static void unescape(struct str text, struct buf *out)
+{
+    for (const char *p = text.p, *end = p + text.n; p < end; p++) {
+        if (*p != '\\') {
+            buf_putc(out, *p);
+            continue;
+        }
+        static const char letter[] = "bfnrt", means[] = "\b\f\n\r\t";
+        const char *at = strchr(letter, *++p);
+        if (*p != 'u') {
+            buf_putc(out, at ? means[at - letter] : *p);
+            continue;
+        }
+        unsigned v = hex4(p + 1);
+        p += 4;
+        if (v >> 10 == 0xd800 >> 10 && end - p > 6 && p[1] == '\\' && p[2] == 'u' &&
+            hex4(p + 3) >> 10 == 0xdc00 >> 10) {
+            v = 0x10000 + ((v & 0x3ff) << 10 | (hex4(p + 3) & 0x3ff));
+            p += 6;
+        }
+        if (v)
+            put_point(out, v);
+        else
+            buf_puts(out, "\xc0\x80");
+    }
+    buf_put(out, "", 0);
+}
+static bool first_time(struct at *a, struct map *keys, struct str text)
+{
+    if (!a->once)
+        return true;
+    auto_buf key = {0};
+    unescape(text, &key);
+    if (map_get(keys, key.p))
+        return bad(a, "a key that was there before");
+    map_set(keys, key.p, a);
+    return true;
+}
+
+static bool members(struct at *a, struct map *keys, int depth)
+{
     for (;; a->p++) {
         space(a);
         if (!is(a, '"'))
             return bad(a, "not a key");
-        if (!string(a))
+        const char *key = a->p + 1;
+        if (!string(a) || !first_time(a, keys, (struct str){key, (size_t)(a->p - 1 - key)}))
             return false;
         space(a);
         if (!is(a, ':'))
@@ -109,6 +169,17 @@ static bool object(struct at *a, int depth)
         if (!is(a, ','))
             return bad(a, "unfinished object");
     }
+}
+static bool object(struct at *a, int depth)
+{
+    struct map keys = {0};
+    a->p++;
+    space(a);
+    if (is(a, '}'))
+        return a->p++, true;
+    bool ok = members(a, &keys, depth);
+    map_free(&keys);
+    return ok;
 }
 
 static bool array(struct at *a, int depth)
@@ -172,13 +243,13 @@ static size_t length(const char *from, const char *to)
 
 size_t json_extent(struct str t)
 {
-    struct at a = {t.p, t.p + t.n, NULL};
+    struct at a = {.p = t.p, .end = t.p + t.n};
     return value(&a, 0) ? length(t.p, a.p) : 0;
 }
 
 bool json_member(struct str t, struct str name, struct str *ret)
 {
-    struct at a = {t.p, t.p + t.n, NULL};
+    struct at a = {.p = t.p, .end = t.p + t.n};
     space(&a);
     if (!is(&a, '{'))
         return false;
@@ -207,7 +278,7 @@ bool json_member(struct str t, struct str name, struct str *ret)
 
 int json_valid(struct str t, struct err *e)
 {
-    struct at a = {t.p, t.p + t.n, NULL};
+    struct at a = {.p = t.p, .end = t.p + t.n, .once = true};
     if (!str_utf8(t))
         return err_set(e, E_INVALID, "not UTF-8");
     if (value(&a, 0) && a.p < a.end)

@@ -2,7 +2,8 @@
  * and builds no tree, so integers of any size pass and cost no memory: for
  * values that are handed on, not looked at. Valid UTF-8 is demanded; \u0000
  * and lone surrogates in escapes are not refused, because they are the
- * reader's business. */
+ * reader's business. A key that an object has twice is refused, however it is
+ * spelled: two readers could see two values. */
 #pragma once
 #include "base/err.h"
 #include "base/str.h"

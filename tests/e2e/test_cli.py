@@ -95,6 +95,109 @@ def copy_in_and_out(t):
     equal(hutch(t, "cp", f"{box.id}:/no/such", t.tmp + "/x").returncode, 66)
 
 
+def fake_tar(box, python):
+    """A hostile sandbox: what it sends as its archive is up to it."""
+    box.put("/usr/local/bin/tar", ("#!/usr/bin/env python3\n" + """
+import io, os, sys, tarfile, time
+def head(name, size):
+    t = tarfile.TarInfo(name); t.size = size
+    return t.tobuf(tarfile.GNU_FORMAT)
+out = sys.stdout.buffer
+""" + python).encode(), mode="0755", user="root")
+
+
+def left_in(folder):
+    return sorted(os.path.relpath(os.path.join(top, n), folder) for top, dirs, files in os.walk(folder) for n in dirs + files)
+
+
+@tiers("vm", "container")
+def cp_makes_no_links_that_lead_out(t):
+    """A link that an earlier copy made must not lead a later one elsewhere."""
+    box = t.box()
+    outside = os.path.join(t.tmp, "precious")
+    os.makedirs(outside)
+    box.ok(f"mkdir -p w/sub && cd w && echo x > f && ln -s f in && ln -s ../f sub/up && ln -s {outside} evil && ln -s ../../.. sub/out && ln -s . here && ln -s here/here/../../.. trick && ln -s sub/../../.. trick2")
+    p = hutch(t, "cp", f"{box.id}:/home/user/w", t.tmp)
+    equal(p.returncode, 0, p.stderr)
+    equal(left_in(t.tmp + "/w"), ["f", "here", "in", "sub", "sub/up"])
+    contains(p.stderr.decode(), "4 links that lead out of the directory were left out; --links keeps them")
+    ok(t, "cp", "--links", f"{box.id}:/home/user/w", t.tmp + "/w2")
+    equal(os.readlink(t.tmp + "/w2/evil"), outside)
+    # now the link is a folder inside, with a file in it
+    box.ok("rm w/evil && mkdir w/evil && echo planted > w/evil/planted")
+    p = hutch(t, "cp", f"{box.id}:/home/user/w/evil", t.tmp + "/w2")
+    true(p.returncode, "a link in the way is not followed")
+    contains(p.stderr.decode(), "is not followed")
+    equal(os.listdir(outside), [])
+    ok(t, "cp", f"{box.id}:/home/user/w/evil", t.tmp + "/w")
+    equal(left_in(t.tmp + "/w/evil"), ["planted"])
+
+
+@tiers("vm", "container")
+def cp_is_bounded(t):
+    box = t.box()
+    box.ok("truncate -s 3M big; mkdir many; touch many/1 many/2 many/3")
+    cases = ((["--max-size", "2"], "big", "larger than 2 MiB, the limit; --max-size raises it"), (["--max-files", "2"], "many", "more than 2 files and directories, the limit; --max-files raises it"))
+    for opts, what, words in cases:
+        p = hutch(t, "cp", *opts, f"{box.id}:/home/user/{what}", f"{t.tmp}/{what}")
+        true(p.returncode)
+        contains(p.stderr.decode(), words)
+        true(not os.path.isfile(f"{t.tmp}/{what}"), "nothing under its name")
+        ok(t, "cp", f"{box.id}:/home/user/{what}", f"{t.tmp}/ok-{what}")
+    # an archive without an end: the copy ends at the limit, and so does the command inside
+    fake_tar(box, "out.write(head('./endless', 1 << 40))\nwhile True: out.write(bytes(65536))")
+    p = hutch(t, "cp", "--max-size", "3", f"{box.id}:/home/user/many", t.tmp + "/endless")
+    contains(p.stderr.decode(), "larger than 3 MiB")
+    equal(left_in(t.tmp + "/endless"), [])
+    until(lambda: "tar" not in box.ok("ps -eo args | grep '[u]sr/local/bin/tar' || true"), 20, "the packer was killed")
+    # folders that only a long name asks for are counted
+    fake_tar(box, "out.write(head('./' + 'd/' * 4000 + 'f', 0)); out.write(bytes(1024))")
+    p = hutch(t, "cp", "--max-files", "100", f"{box.id}:/home/user/many", t.tmp + "/deep")
+    contains(p.stderr.decode(), "more than 100 files and directories")
+
+
+@tiers("container")
+def cp_escapes_what_the_sandbox_says(t):
+    box = t.box()
+    fake_tar(box, r"sys.stderr.write('tar: \x1b]52;c;cm0gLXJmIC8=\x07gone\nsecond line\n'); sys.exit(2)")
+    box.ok("mkdir d")
+    p = hutch(t, "cp", f"{box.id}:/home/user/d", t.tmp + "/d")
+    true(p.returncode)
+    contains(p.stderr, b"tar: \\x1b]52;c;cm0gLXJmIC8=\\x07gone\nsecond line\n")
+    lacks(p.stderr, b"\x1b")
+    os.makedirs(t.tmp + "/in")
+    p = hutch(t, "cp", t.tmp + "/in", f"{box.id}:/home/user/d")
+    lacks(p.stderr, b"\x1b]")
+
+
+@tiers("container")
+def cp_leaves_no_half_files(t):
+    """Not after a failure and not after ^C: a file has its name when it is whole."""
+    box = t.box()
+    half = "out.write(head('./whole', 3) + b'abc' + bytes(509) + head('./half', 9 << 20) + bytes(1 << 20)); out.flush()\n"
+    box.ok("mkdir d; truncate -s 20G large")
+    fake_tar(box, half)
+    out = t.tmp + "/out"
+    p = hutch(t, "cp", f"{box.id}:/home/user/d", out)
+    contains(p.stderr.decode(), "ended early")
+    equal(left_in(out), ["whole"])
+    fake_tar(box, half + "time.sleep(600)")
+    for what in ("d", "large"):
+        shutil.rmtree(out, ignore_errors=True)
+        os.makedirs(out)
+        p = subprocess.Popen([_daemon.program("hutch"), "cp", "--max-size", "100000", f"{box.id}:/home/user/{what}", out], env={**t.d.env, "HUTCH_NO_START": "1"}, stderr=subprocess.DEVNULL)
+        until(lambda: any(os.path.basename(n).startswith(".hutch-") for n in left_in(out)), 30, "it is being copied")
+        p.send_signal(signal.SIGINT)
+        equal(p.wait(30), -signal.SIGINT)
+        equal(left_in(out), ["d", "d/whole"] if what == "d" else [])
+    # neither is a device replaced by a file
+    node = t.tmp + "/null"
+    os.mknod(node, 0o666 | 0o020000, os.makedev(1, 3))
+    ok(t, "cp", f"{box.id}:/etc/hostname", node)
+    true(os.path.exists(node) and not os.path.isfile(node))
+    os.unlink(node)
+
+
 @tiers("vm", "container")
 def hostile_tree_does_not_escape_cp(t):
     """Links inside the sandbox must not make `cp` write outside the folder it copies into."""

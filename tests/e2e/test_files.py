@@ -226,6 +226,19 @@ def proc_files_have_no_length(t):
 
 
 @tiers("vm", "container")
+def what_the_kernel_refuses_is_no_fault_of_ours(t):
+    """/proc/self is the agent: its memory is not for reading. What cannot be read is an error of the request."""
+    box = t.box()
+    for path in ("/proc/self/mem", "/proc/1/mem", "/proc/self/maps", "/proc/1/environ", "/proc/thread-self/mem"):
+        refuses("denied", box.get, path, user="root")
+    refuses("denied", box.get, "/proc/self/mem", user="root", offset=4096)
+    refuses("denied", box.put, "/proc/self/comm", b"x", user="root")
+    pid = box.ok("sleep 600 >/dev/null 2>&1 & echo $!", user="root").strip()
+    refuses("invalid denied", box.get, f"/proc/{pid}/mem", user="root")
+    contains(box.get(f"/proc/{pid}/cmdline", user="root"), b"sleep")
+
+
+@tiers("vm", "container")
 def upload_that_stops_in_the_middle(t):
     box = t.box()
     box.put("half", b"before")

@@ -4,7 +4,7 @@ import signal
 import threading
 
 from hutchtest import *
-from outside import gated, inside
+from outside import ENV, gated, inside
 
 TIERS = tiers("vm", "container")
 
@@ -57,6 +57,32 @@ def what_cannot_be_set_starts_nothing(t):
         equal(box.exec(["echo", "closed"]).text, "closed\n", "one that may reach nothing needs nobody")
     finally:
         os.kill(pid, signal.SIGCONT)
+
+
+@TIERS
+@gated
+@timeout(120)
+def closing_is_not_said_to_be_done_while_a_gate_may_serve(t):
+    """One that does not answer is killed: when the answer is there, no process is left that knows the old policy."""
+    o = t.outside
+    box = t.box(network={"mode": "open"})
+    other = t.box(network={"mode": "open"})
+    held = box.stream(["python3", "-uc", "import socket\ns = socket.create_connection(('allowed.test', 7), timeout=90)\ns.sendall(b'x')\nprint(s.recv(9))\ntry: print('then', s.recv(9))\nexcept OSError as e: print('then', e)"])
+    held.wait_output(b"x")
+    pid = gate_pid(t)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        t.c.put(f"{box.p}/network", {"mode": "none"}, deadline=60)
+        true(pid not in t.d.pids("hutch-egress"), "the gate that stood still is gone")
+    finally:
+        try:
+            os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:
+            pass
+    contains(held.collect()["stdout"], b"then", "what was open was cut")
+    equal(inside(box, "R['x'] = http(O.web, 'allowed.test', wait=5)[0]", web=o.ip())["x"], 403)
+    until(lambda: inside(other, "R['x'] = http('allowed.test')[0]")["x"] == 200, 20, "others have their network again")
+    contains(open(t.d.log_path).read(), "does not answer and is killed")
 
 
 @TIERS
@@ -208,3 +234,21 @@ def a_real_java_trusts_it(t):
     box.put("/tmp/T.java", JAVA.encode())
     r = box.exec(["java", "/tmp/T.java"], deadline=150)
     equal(r.text.strip(), "200", r.stderr)
+
+
+@tiers("container")
+@own_daemon(**{**ENV, "HUTCH_EGRESS_LOG_SANDBOXES": 2, "HUTCH_POOL_VM": 0, "HUTCH_POOL_CONTAINER": 0})
+def logs_of_sandboxes_that_are_gone(t):
+    """A bounded number of them stays, the latest."""
+    logs = lambda: {n[:21] for n in os.listdir(os.path.join(t.d.home, "log", "egress")) if n.startswith("i") and ".log" in n}  # noqa: E731
+    ids = []
+    for _ in range(4):
+        box = t.box(network={"mode": "open"})
+        inside(box, "R['x'] = query('allowed.test')[0]")
+        ids.append(box.id)
+        box.kill()
+    true(set(ids) <= logs(), "until they are looked through")
+    alive = t.box(network={"mode": "open"})
+    t.d.sigkill()
+    t.d.start(settle=False)  # what a gate is told when it is met again has it look
+    until(lambda: logs() == {*ids[-2:], alive.id}, 20, "the latest two, and one that runs")

@@ -179,3 +179,32 @@ def traffic_wakes_a_paused_sandbox(t):
         serve(box)
         ready(t, box)
     equal(box.info()["state"], "running")
+
+
+@TIERS
+def our_credentials_stay_outside(t):
+    """A client that sends them to a preview by mistake does not give them to the code inside."""
+    box = t.box()
+    serve(box)
+    ready(t, box)
+    key, token = t.d.new_key("preview")["key"], t.c.get(f"/sandboxes/{box.id}")["envdAccessToken"]
+    for header in (f"X-API-Key: {key}", f"Authorization: Bearer {key}", f"X-Access-Token: {token}", f"Authorization: Bearer {token}", f"X-Other: {key}"):
+        a = ask(t, box, "/", headers=[header, "X-Own: 1"])
+        equal((a.status, json.loads(a.body)["headers"].get("X-Own")), (200, "1"))
+        for secret in (key, token):
+            lacks(a.body.decode(), secret, header)
+    a = ask(t, box, "/", headers=["Authorization: Bearer its-own", "Cookie: session=1"])
+    equal([json.loads(a.body)["headers"].get(k) for k in ("Authorization", "Cookie")], ["Bearer its-own", "session=1"], "what is the server's own passes")
+
+
+@TIERS
+def the_domain_that_e2b_clients_are_told(t):
+    """Without HUTCH_DOMAIN it is what the client called the daemon, under which previews are, and never E2B's own."""
+    box = t.box()
+    serve(box)
+    ready(t, box)
+    key = t.d.new_key("domain")["key"]
+    told = t.d.tcp(key).get(f"/sandboxes/{box.id}")["domain"]
+    equal(told, f"localhost:{t.d.port}")
+    equal(t.c.get(f"/sandboxes/{box.id}")["domain"], told, "over the socket too")
+    equal(ask(t, box, host=f"8099-{box.id}.{told}").status, 200, "and it leads there")

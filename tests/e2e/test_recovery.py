@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import subprocess
+import threading
 import time
 
 import daemon as _daemon
@@ -272,6 +273,31 @@ def spawner_dies(t):
 
 def box_process(t, box):
     return t.d.init_of(box.info()["box"])
+
+
+@tiers("vm", "container")
+@own_daemon()
+@timeout(90)
+def a_command_ends_after_its_sandbox(t):
+    """Whoever hears that a command was interrupted, and looks, does not find a sandbox that runs. The spawner, which knows how it ended, is late."""
+    box = t.box()
+    s = box.stream(["sleep", "999"], deadline=40)
+    s.started()
+    seen = []
+    reader = threading.Thread(target=lambda: seen.append((s.collect()["last"], box.info()["state"])))
+    spawner = t.d.pids("hutch-spawn")
+    for pid in spawner:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        reader.start()
+        os.kill(box_process(t, box), signal.SIGKILL)
+        reader.join(1)
+        equal(seen, [], "how it ended is not known yet")
+    finally:
+        for pid in spawner:
+            os.kill(pid, signal.SIGCONT)
+    reader.join(40)
+    equal((seen[0][0]["event"], seen[0][1]), ("interrupted", "failed"))
 
 
 @tiers("vm", "container")

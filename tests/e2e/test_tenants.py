@@ -220,3 +220,41 @@ def what_is_held_is_counted_and_bounded(t):
     t.c.delete("/v1/snapshots/" + s["id"])
     equal(used("acme"), None)
     a.pause()
+
+
+@tiers("container")
+def the_same_idempotency_key_of_two_tenants(t):
+    """A key is a word that clients choose: another tenant's sandbox, and its token, are not the answer to it."""
+    a, b = (t.d.tcp(t.d.new_key(n)["key"]) for n in ("idem-a", "idem-b"))
+    body = {"templateID": "base", "metadata": {"hutch.isolation": t.tier}}
+
+    def make(c, path="/v2/sandboxes"):
+        return c.call("POST", path, json_body=body, headers={"Idempotency-Key": "job-1"}, ok=False)
+    one, again, other = make(a), make(a), make(b)
+    ids = [r.json()["sandboxID"] for r in (one, again, other)]
+    for i in set(ids):
+        t.cleanup_later(lambda i=i: t.c.call("DELETE", f"/sandboxes/{i}", ok=False))
+    equal(ids[0], ids[1], "one key, one sandbox")
+    true(ids[2] != ids[0] and other.json()["envdAccessToken"] != one.json()["envdAccessToken"], "another tenant's key is another key")
+    equal(make(a, "/sandboxes").status, 422, "the same key for another call")
+
+
+@plain
+def build_files_of_others(t):
+    """The hash of build files is the client's word: what one tenant sent under it is not there for another, nor for another template."""
+    a, b = (t.d.tcp(t.d.new_key(n)["key"]) for n in ("files-a", "files-b"))
+    one, two = (a.post("/v3/templates", {"name": n})["templateID"] for n in ("files-one", "files-two"))
+    for i in (one, two):
+        t.cleanup_later(lambda i=i: t.c.call("DELETE", f"/templates/{i}", ok=False))
+    digest = "ab" * 32
+    cache = os.path.join(t.d.home, "cache")
+    t.cleanup_later(lambda: [os.unlink(os.path.join(cache, n)) for n in os.listdir(cache) if digest in n])
+
+    def at(c, template):
+        return c.get(f"/templates/{template}/files/{digest}")
+    url = at(a, one)["url"].split("/", 3)[3]
+    equal(a.call("PUT", "/" + url, body=b"planted", ok=False).status, 200)
+    equal([at(a, one)["present"], at(a, two)["present"], at(b, one)["present"]], [True, False, False])
+    shelf = [x for x in at(b, one)["url"].split("?")[1].split("&") if x.startswith("shelf=")][0]
+    forged = url.split("?")[0] + "?" + "&".join([shelf] + [x for x in url.split("?")[1].split("&") if not x.startswith("shelf=")])
+    equal(b.call("PUT", "/" + forged, body=b"x", ok=False).status, 403, "the signature is for one shelf")

@@ -278,7 +278,8 @@ class Outside:
 
     def _http(self, c, me):
         """Answers with what it saw, as JSON. /redirect?URL sends there; /echo?TEXT answers TEXT; /slow keeps sending; /ws changes to an echo;
-        /tell tells the Authorization it got in a header and byte by byte, packed if the client takes that."""
+        /tell tells the Authorization it got in a header and byte by byte, packed if the client takes that; /ranged tells the part of it that Range asks for;
+        /h2c changes to that and answers whatever comes."""
         data = b""
         while True:
             while b"\r\n\r\n" not in data:
@@ -312,6 +313,17 @@ class Outside:
             if path == "/ws":
                 c.sendall(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
                 return self._echo(c, me)
+            if path == "/h2c" and headers.get("upgrade"):
+                c.sendall(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n")
+                return self._echo(c, me)
+            if path == "/ranged":
+                out, part = headers.get("authorization", "").encode(), headers.get("range", "")
+                if part:
+                    a, b = (int(x) for x in part.removeprefix("bytes=").split("-"))
+                    c.sendall(b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes %d-%d/%d\r\nContent-Length: %d\r\n\r\n" % (a, b, len(out), b + 1 - a) + out[a:b + 1])
+                else:
+                    c.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(out) + out)
+                continue
             if path == "/tell":
                 out, packed = headers.get("authorization", "").encode(), "gzip" in headers.get("accept-encoding", "")
                 c.sendall(b"HTTP/1.1 200 OK\r\nX-Saw: " + out + b"\r\nTransfer-Encoding: chunked\r\n" + (b"Content-Encoding: gzip\r\n" if packed else b"") + b"\r\n")

@@ -71,3 +71,23 @@ def smuggling(t):
     equal([h["data"] for h in o.hits if b"/smuggled" in h["data"].split(b"\r\n")[0]], [], "no second request")
     equal([h for h in o.hits if b"hidden-in-transit" in h["data"]], [])
     logged(t, box, kind=lambda k: k in ("deny", "fail"), name=lambda n: True)
+
+
+@tiers("vm", "container")
+@gated
+def upgrade_around_rules(t):
+    """What follows an upgrade is not looked at: it may not lead around rules about requests."""
+    o = t.outside
+    box = t.box(network={"mode": "allow", "allow": [{"domain": "allowed.test", "methods": ["GET"], "paths": ["/h2c", "/ws"]}]})
+    r = inside(box, """
+        def up(path, to):
+            s = socket.create_connection((O.web, 80), timeout=10)
+            s.sendall(("GET %s HTTP/1.1\\r\\nHost: allowed.test\\r\\nConnection: Upgrade, HTTP2-Settings\\r\\nUpgrade: %s\\r\\nHTTP2-Settings: AAMAAABk\\r\\n\\r\\n" % (path, to)).encode())
+            first = s.recv(4096)
+            s.sendall(b"DELETE /admin HTTP/1.1\\r\\nHost: allowed.test\\r\\n\\r\\n")
+            return int(first.split()[1])
+        R["h2c"], R["tcp"], R["websocket"] = up("/h2c", "h2c"), up("/h2c", "tcp"), up("/ws", "websocket")
+    """, web=o.ip())
+    equal(r, {"h2c": 200, "tcp": 200, "websocket": 403})
+    equal([h["data"] for h in o.hits if b"/admin" in h["data"]], [])
+    logged(t, box, kind="deny", name="allowed.test", reason=lambda x: "WebSocket" in (x or ""))

@@ -44,6 +44,9 @@ grep -rl 'correct-horse' /etc /run /tmp /home /proc/*/environ 2>/dev/null
     r = box.exec(["curl", "-sSi", "--compressed", "https://api.allowed.test/tell", "https://api.allowed.test/tell"], deadline=30)
     equal(r.text.lower().count("bearer " + "*" * len(SECRET)), 4, r.text)
     lacks(r.text, SECRET)
+    # asked for four bytes at a time: it comes whole, and masked
+    r = box.exec(["bash", "-c", "for i in 0 4 8 12 16 20 24; do curl -sS -r $i-$((i+3)) https://api.allowed.test/ranged; echo; done"], deadline=60)
+    equal(r.text.split("\n")[:7], ["Bearer " + "*" * len(SECRET)] * 7)
     # a connection that is kept over a change of the policy: what is asked on it afterwards goes without the secret, or not at all
     p = box.stream(["python3", "-uc", """
 import os, socket, ssl, time

@@ -45,6 +45,7 @@ ROWS(rule_rows) = {
     MAYBE("protocol", F_WORD, "What may be spoken.", .words = "web|http|tls|tcp|udp|any"),
     MAYBE("methods", F_STRS, "HTTP methods; the connection is then read.", .ex = "[\"GET\"]"),
     MAYBE("paths", F_STRS, "HTTP paths; `*` matches any text.", .ex = "[\"/v1/*\"]"),
+    MAYBE("websocket", F_BOOL, "With methods or paths: a request may become a WebSocket."),
     MAYBE("final", F_BOOL, "In `deny`: no allow rule beats it."),
     MAYBE("id", F_STR, "A name for the rule in the egress log.", .ex = "\"api\""),
 };
@@ -54,6 +55,7 @@ ROWS(inject_rows) = {
     MAYBE("ports", F_PORTS, "Ports; without them 443.", .ex = "[443]"),
     MAYBE("methods", F_STRS, "Only requests with these methods."),
     MAYBE("paths", F_STRS, "Only requests for these paths."),
+    MAYBE("websocket", F_BOOL, "It may go into a request that becomes a WebSocket."),
     MAYBE("secret", F_STR, "The name of a stored secret.", .ex = "\"api-token\""),
     MAYBE("value", F_TEXT, "The secret itself, in place of a name. It is never shown again."),
     MAYBE("header", F_STR, "The header that carries it.", .ex = "\"Authorization\""),

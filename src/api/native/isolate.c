@@ -151,6 +151,8 @@ static int check_args(struct args *g, struct buf *input, struct err *e)
         json_dump(g->input, input);
         s->input = (struct str){input->p, input->n};
     }
+    if (s->input.n && json_valid(s->input, e))
+        return err_wrap(e, "input");
     return 0;
 }
 

@@ -171,8 +171,8 @@ static void put_request(struct ingress *g, const char *mask)
     put_host(g, h, mask);
     for (uint32_t i = 0; i < h->nfields; i++) {
         const struct http_field *f = &h->fields[i];
-        if (str_ieqz(f->name, "Host") || is_hop(f->name, h) ||
-            preview_is_header(g->r.api, f->name) || (mask && str_ieqz(f->name, "X-Forwarded-Host")))
+        if (str_ieqz(f->name, "Host") || is_hop(f->name, h) || preview_keeps(g->r.api, f) ||
+            (mask && str_ieqz(f->name, "X-Forwarded-Host")))
             continue;
         buf_printf(&g->out, "%.*s: %.*s\r\n", (int)f->name.n, f->name.p, (int)f->value.n,
                    f->value.p);

@@ -37,8 +37,10 @@ bool preview_reachable(struct http_stream *s, struct sandbox *sb);
 void preview_derived_token(const struct sandbox *sb, char out[PREVIEW_DERIVED]);
 /* The request brings it. */
 bool preview_has_derived(struct api *a, struct http_stream *s, const struct sandbox *sb);
-/* One that takes tokens: it is not passed on to the guest. */
-bool preview_is_header(struct api *a, struct str name);
+/* A credential of ours, which is not passed on to the guest: an API key, whatever the header, and
+ * the tokens of sandboxes, previews and volumes where clients send them. Authorization with anything
+ * else is the guest's. */
+bool preview_keeps(struct api *a, const struct http_field *f);
 door_may preview_may_guest;
 
 extern const struct dialect preview_dialect;

@@ -41,14 +41,16 @@ struct agent {
     void (*broken_fn)(void *arg, const struct err *why);
     void (*sync_fn)(void *arg, const struct err *e);
     void *broken_arg, *sync_arg;
-    struct timer ping;
-    int64_t heard_ns, silent_ns;
+    struct timer ping, held;
+    int64_t heard_ns, silent_ns, hold_ns;
+    struct err end; /* of the channel, while calls are held */
     uint64_t bytes_in;
     bool broken, freed, reading, pinging, patient;
 };
 
 static void on_io(void *arg, int events);
 static void on_ping(void *arg);
+static void on_held(void *arg);
 
 static struct call *find(struct agent *a, uint32_t stream)
 {
@@ -70,6 +72,7 @@ struct agent *agent_new(struct loop *l, int fd, void (*broken)(void *arg, const 
     (void)fd_nonblock(fd);
     io_init(&a->io, l, fd, on_io, a);
     timer_init(&a->ping, l, on_ping, a);
+    timer_init(&a->held, l, on_held, a);
     a->heard_ns = clock_mono();
     a->silent_ns = SILENT_NS;
     return a;
@@ -91,6 +94,13 @@ static void fail_calls(struct agent *a, const struct err *e)
             end_call(container_of(a->bucket[i].next, struct call, link), e, (struct rec){0});
 }
 
+static void on_held(void *arg)
+{
+    struct agent *a = arg;
+    fail_calls(a, &a->end);
+}
+void agent_hold(struct agent *a, int64_t ns) { a->hold_ns = ns; }
+
 static void bury(void *arg)
 {
     struct agent *a = arg;
@@ -105,7 +115,7 @@ void agent_free(struct agent *a)
     a->freed = true;
     a->broken = true;
     io_stop(&a->io);
-    timer_stop(&a->ping);
+    timer_stop(&a->ping), timer_stop(&a->held);
     (void)close(a->fd);
     struct err e;
     err_set(&e, E_GONE, "the sandbox ended");
@@ -130,7 +140,12 @@ static void break_channel(struct agent *a, const struct err *why)
         a->sync_fn = NULL;
         fn(a->sync_arg, why);
     }
-    fail_calls(a, why);
+    if (a->hold_ns && why->code == E_GONE) {
+        a->end = *why;
+        timer_arm(&a->held, a->hold_ns);
+    } else {
+        fail_calls(a, why);
+    }
     if (!a->freed)
         a->broken_fn(a->broken_arg, why);
 }

@@ -33,6 +33,9 @@ void agent_sync(struct agent *a, bool torn, void (*done)(void *arg, const struct
                 void *arg);
 bool agent_synced(const struct agent *a);
 bool agent_broken(const struct agent *a); /* the channel failed: silence, or its end */
+/* When the channel ends, its owner is about to hear how the machine did: calls that are open end with
+ * agent_free, after what the owner has to say, and without that after so long. */
+void agent_hold(struct agent *a, int64_t ns);
 void agent_silence(struct agent *a,
                    int64_t ns); /* how long it may say nothing while requests are open; 40 s */
 void agent_patient(

@@ -10,6 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
+/* The exit event follows the end of the channel at once; a spawner that hangs is not waited for longer. */
+#define EXIT_NS (5 * NS_PER_S)
+
 static struct box *box_new(struct core *c, const struct box_spec *spec)
 {
     struct box *b = xcalloc(1, sizeof *b);
@@ -32,6 +35,7 @@ static void open_channel(struct box *b, int fd)
 {
     b->agent = agent_new(b->core->loop, fd, on_broken, b);
     agent_silence(b->agent, b->core->cfg.agent_silent_s * NS_PER_S);
+    agent_hold(b->agent, EXIT_NS);
 }
 
 static void machine_lost(void *arg, const struct err *e)

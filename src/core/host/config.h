@@ -56,6 +56,7 @@ struct config {
     uint32_t egress_log_mib,
         egress_log_files;     /* HUTCH_EGRESS_LOG_MIB, HUTCH_EGRESS_LOG_FILES: per sandbox */
     uint32_t egress_log_days; /* HUTCH_EGRESS_LOG_DAYS: older parts go; 0: none does */
+    uint32_t egress_log_sandboxes; /* HUTCH_EGRESS_LOG_SANDBOXES that are gone; 0: no limit */
     uint32_t net_connections,
         net_bytes_per_second; /* HUTCH_NETWORK_CONNECTIONS, _BYTES_PER_SECOND: of all sandboxes together; 0: no limit */
     uint32_t

@@ -110,6 +110,7 @@ const struct setting settings[] = {
     NUMBER("EGRESS_LOG_MIB", egress_log_mib, 8, 1, 4096, "MiB of one part of a sandbox's egress log"),
     NUMBER("EGRESS_LOG_FILES", egress_log_files, 4, 1, 100, "Parts of a sandbox's egress log that are kept"),
     NUMBER("EGRESS_LOG_DAYS", egress_log_days, 30, 0, 36500, "Days after which parts of egress logs are removed. 0: never"),
+    NUMBER("EGRESS_LOG_SANDBOXES", egress_log_sandboxes, 1000, 0, 1000000, "Sandboxes that have stopped whose egress logs are kept, the latest. 0: no limit"),
     ELSEWHERE("SSL_CERT_FILE", "the system's", "Certificates that `hutch-egress` trusts where it looks into TLS"),
 };
 /* clang-format on */

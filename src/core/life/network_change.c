@@ -3,7 +3,8 @@
  *   network_set → presets → change_begin (waits for a transition) → certificate → change_trusted → the gate
  *   → change_in_force → keep: the row, what belongs inside → change_over
  *
- * One that closes the network overtakes any other at every step. */
+ * One that closes the network overtakes any other at every step. It is done when the gate
+ * says so, or when there is no gate; one that does not answer is killed. */
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/log.h"
@@ -26,6 +27,7 @@ struct network_change {
     void *arg;
     bool env, trusted; /* its environment changes with it; the certificate is inside */
     bool closes;       /* to mode none */
+    bool insisted;     /* the gate did not answer and was killed */
 };
 
 /* A later one that closes the network does not wait for an earlier one: that may take minutes, and the sandbox decides how many. */
@@ -119,6 +121,17 @@ bool network_wake(struct sandbox *sb, void (*cb)(void *arg), void *arg)
     return true;
 }
 
+/* A gate that does not answer may still let through what the old policy allows. True: it is waited for once more, another one. */
+static bool insist(struct network_change *g, struct sandbox *sb, egress_cb *again)
+{
+    struct err e;
+    if (g->insisted || egress_kill(g->core, &e))
+        return false;
+    g->insisted = true;
+    network_enforce(sb, g->next, again, g);
+    return true;
+}
+
 static void change_in_force(void *arg, const struct err *e, uint64_t cut)
 {
     struct network_change *g = arg;
@@ -130,12 +143,24 @@ static void change_in_force(void *arg, const struct err *e, uint64_t cut)
         change_over(g, &gone, 0);
         return;
     }
-    /* closing needs nobody: without a gate nothing leaves anyway */
     if (e && !(g->closes && e->code == E_UNAVAILABLE)) {
         change_over(g, e, 0);
         return;
     }
+    struct err late = {0};
+    if (e && egress_running(
+                 g->core)) { /* else closing needs nobody: without a gate nothing leaves anyway */
+        if (insist(g, sb, change_in_force))
+            return;
+        err_why(
+            &late, REASON_HOST_CANNOT, E_UNAVAILABLE,
+            "the network gate (hutch-egress) has not confirmed that the network is closed; mode \"none\" is kept and comes into force as soon as it answers, but until then connections may continue; see log/egress.log");
+    }
     keep(g, sb);
+    if (late.code) {
+        change_over(g, &late, 0);
+        return;
+    }
     if (!network_wake(sb, NULL, NULL) && g->env && is_live(sb))
         sandbox_tell_identity(sb, env_set, NULL);
     change_over(g, NULL, cut);

@@ -89,6 +89,7 @@ static void configure(struct egress *eg)
                              .log_bytes = (uint64_t)cfg->egress_log_mib << 20,
                              .log_files = cfg->egress_log_files,
                              .log_days = cfg->egress_log_days,
+                             .log_sandboxes = cfg->egress_log_sandboxes,
                              .udp_idle_s = cfg->udp_idle_s,
                              .via = via,
                              .direct = direct};
@@ -263,6 +264,30 @@ struct gate_client *egress_client(struct core *c) { return c->egress->client; }
 bool egress_up(const struct core *c)
 {
     return c->egress && c->egress->client && gate_client_up(c->egress->client);
+}
+
+bool egress_running(const struct core *c)
+{
+    return c->egress && (c->egress->running || c->egress->starting);
+}
+
+/* That it ended is told by egress_exited. */
+static void killed(void *arg, const struct sp_rep *rep, int *fds, int nfds)
+{
+    (void)arg, (void)fds, (void)nfds;
+    if (rep->rc)
+        log_warn("network gate: %s", rep->err.msg);
+}
+
+int egress_kill(struct core *c, struct err *e)
+{
+    struct sp_req q = {.op = SP_KILL};
+    if (!c->egress->running)
+        return err_set(e, E_UNAVAILABLE, "the network gate is being started");
+    memcpy(q.u.id.id, c->egress->id, sizeof c->egress->id);
+    log_error(
+        "network gate: hutch-egress does not answer and is killed, so that a sandbox's network is closed");
+    return spawn_call(c->spawn, &q, NULL, 0, killed, NULL, e);
 }
 
 void egress_stop(struct core *c)

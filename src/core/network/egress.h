@@ -31,6 +31,11 @@ bool egress_exited(struct core *c, const struct sp_exit *ex); /* false: not its 
 void egress_spawner_lost(struct core *c);                     /* the process went with it */
 void egress_spawner_back(struct core *c);
 bool egress_up(const struct core *c);
+/* A process that serves boxes is there, whether it answers or not. Without one nothing leaves any box. */
+bool egress_running(const struct core *c);
+/* It does not answer, and what it does by an older policy must end: it is killed. Another one starts, knows the boxes as they were put
+ * here last, and every connection of every box is cut. -1 + e: it could not be asked for. */
+int egress_kill(struct core *c, struct err *e);
 struct gate_client *egress_client(struct core *c);
 /* Serve this box by this policy: new, or changed. Answers once the gate has it in force; a gate that is away is waited for, ten
  * seconds. Without a callback it is kept trying. The strings are copied. */

@@ -202,7 +202,8 @@ int sandbox_keep_alive(struct sandbox *sb, uint32_t s, struct err *e) { (void)e;
 void sandbox_set_idle(struct sandbox *sb, uint32_t s, enum on_timeout what) { sb->life.idle_s = s; sb->life.on_idle = what; }
 int64_t sandbox_lifetime_end(const struct sandbox *sb) { (void)sb; return INT64_MAX; }
 int sandbox_set_timeout(struct sandbox *sb, uint32_t s, struct err *e) { (void)e; sb->timeout_s = s; return 0; }
-const char *sandbox_tenant(const struct sandbox *sb) { (void)sb; return "owner"; }
+static const char *fake_tenant = "owner";
+const char *sandbox_tenant(const struct sandbox *sb) { (void)sb; return fake_tenant; }
 int sandbox_rename(struct sandbox *sb, const char *name, struct err *e) { (void)sb; return name && !strcmp(name, "taken") ? err_set(e, E_CONFLICT, "taken") : 0; }
 void sandbox_keep(struct sandbox *sb, const char *k, const char *v) { kv_set(&sb->kept.dialect, str_of(k), str_of(v)); }
 struct agent *sandbox_agent(struct sandbox *sb, struct err *e)

@@ -371,7 +371,34 @@ TEST(api, create_is_translated)
     HAS(x, "HTTP/1.1 201");
     HAS(x, "\"sandboxID\":\"" ID "\"");
     HAS(x, "\"envdVersion\":\"0.6.13\"");
-    HAS(x, "\"domain\":null");
+    HAS(x, "\"domain\":\"localhost:4882\""); /* over the socket: where it listens */
+    fx_free(x);
+}
+TEST(api, the_domain_of_previews_is_never_somebody_elses)
+{
+    static const struct {
+        const char *host, *domain, *want;
+    } t[] = {
+        {"localhost:4882", "", "localhost:4882"},
+        {"127.0.0.1:4882", "", "localhost:4882"},
+        {"[::1]:80", "", "localhost:80"},
+        {"api.hutch.test", "", "hutch.test"},
+        {"API.hutch.test:8443", "", "hutch.test:8443"},
+        {"localhost", "box.test", "box.test"},
+    };
+    struct fx *x = fx_new();
+    snprintf(x->core.cfg.hosts, sizeof x->core.cfg.hosts, "api.hutch.test");
+    for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+        auto_buf q = {0}, want = {0};
+        snprintf(x->core.cfg.domain, sizeof x->core.cfg.domain, "%s", t[i].domain);
+        buf_printf(&q, "GET /sandboxes/" ID " HTTP/1.1\r\nHost: %s\r\nX-API-Key: " KEY "\r\n\r\n",
+                   t[i].host);
+        buf_printf(&want, "\"domain\":\"%s\"", t[i].want);
+        fx_open_tcp(x);
+        fx_sendz(x, q.p);
+        fx_until(x, "\r\n\r\n");
+        HAS(x, want.p);
+    }
     fx_free(x);
 }
 static void create_with(struct fx *x, const char *key, const char *body)
@@ -395,13 +422,22 @@ TEST(api, one_key_makes_one_sandbox)
     create_with(x, "a-1", body); /* not the hash of this one */
     HAS(x, "HTTP/1.1 422");
     HAS(x, "\"error_code\":\"idempotency_request_mismatch\"");
-    char hash[65];
-    sha256_hex(body, strlen(body), hash);
+    char hash[65], of_path[] = "/v2/sandboxes\n{\"templateID\":\"base\"}";
+    sha256_hex(body, strlen(body), hash); /* asked for by another call, which says no path here */
+    kv_set(&x->core.sb.kept.dialect, S("e2b.create_body_once"), str_of(hash));
+    create_with(x, "a-1", body);
+    HAS(x, "HTTP/1.1 422");
+    sha256_hex(of_path, strlen(of_path), hash);
     kv_set(&x->core.sb.kept.dialect, S("e2b.create_body_once"), str_of(hash));
     create_with(x, "a-1", body);
     CHECK(F.create.cb == NULL);
     HAS(x, "HTTP/1.1 201");
     HAS(x, "\"sandboxID\":\"" ID "\"");
+    fake_tenant = "somebody"; /* whose key it is; ours makes another sandbox */
+    create_with(x, "a-1", body);
+    CHECK(F.create.cb != NULL);
+    F.create.cb(F.create.arg, &x->core.sb, NULL);
+    fake_tenant = "owner";
     x->core.sb.state = SB_CREATING;
     create_with(x, "a-1", body);
     HAS(x, "HTTP/1.1 409");
@@ -617,6 +653,48 @@ static void guest(struct fx *x, const char *bytes)
     T.t->ops.data(T.t->arg, (const unsigned char *)bytes, strlen(bytes));
     fx_turn(x, 10);
     fx_read(x);
+}
+#define TOKEN "0011223344556677889900112233445566778899"
+TEST(ingress, keeps_our_credentials)
+{
+    struct fx *x = fx_new();
+    static const char *const ours[] = {
+        "X-API-Key: anything",
+        "x-api-key: " KEY,
+        "Authorization: Bearer " KEY,
+        "authorization: " KEY,
+        "X-Access-Token: " KEY,
+        "X-My-Key: " KEY,
+        "X-Access-Token: " TOKEN,
+        "Authorization: Bearer " TOKEN,
+        "Authorization: Bearer volume-token",
+        "E2b-Traffic-Access-Token: traffic-token",
+    };
+    snprintf(x->core.sb.token, sizeof x->core.sb.token, TOKEN);
+    snprintf(x->core.cfg.key_prefix, sizeof x->core.cfg.key_prefix, "e2b_");
+    snprintf(fake_volume.token, sizeof fake_volume.token, "volume-token");
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
+        auto_buf q = {0};
+        buf_printf(&q, "GET / HTTP/1.1\r\nHost: localhost\r\n" TO "%s\r\nX-Last: 1\r\n\r\n",
+                   ours[i]);
+        T.sent.n = 0;
+        traffic(x, q.p);
+        T.t->ops.up(T.t->arg);
+        fx_turn(x, 10);
+        struct str value = {strchr(ours[i], ':') + 2, strlen(strchr(ours[i], ':') + 2)};
+        CHECK(strstr(T.sent.p, "X-Last: 1\r\n") && !memmem(T.sent.p, T.sent.n, value.p, value.n));
+    }
+    /* what the guest's own server gave its clients is theirs */
+    T.sent.n = 0;
+    traffic(
+        x,
+        "GET / HTTP/1.1\r\nHost: localhost\r\n" TO
+        "Authorization: Basic dTpw\r\nX-Access-Token: theirs\r\nX-Key: e2b_no\r\nCookie: a=b\r\n\r\n");
+    T.t->ops.up(T.t->arg);
+    fx_turn(x, 10);
+    CHECK(strstr(T.sent.p, "Basic dTpw") && strstr(T.sent.p, "theirs") &&
+          strstr(T.sent.p, "e2b_no") && strstr(T.sent.p, "Cookie: a=b"));
+    fx_free(x);
 }
 TEST(ingress, passes_a_request_and_its_answer)
 {

@@ -288,7 +288,7 @@ static int untar_cmd(const char *shell) /* archive made by the system's tar, unp
     (void)snprintf(cmd, sizeof cmd, "cd '%s' && %s", dir, shell);
     FILE *f = popen(cmd, "r");
     struct untar u;
-    untar_init(&u, root);
+    untar_init(&u, root, &(struct untar_may){.bytes = 1 << 30, .entries = 1000});
     int rc = 0;
     char d[777];
     size_t n;

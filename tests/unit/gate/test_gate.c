@@ -260,6 +260,62 @@ TEST(gate, secrets_are_put_in_for_their_host_and_hidden_on_the_way_back)
     world_close();
 }
 
+#define API(request) \
+    tls_get("198.51.100.11", 443, box_pem, "api.example.org", request, out, sizeof out)
+#define API_HOST "Host: api.example.org\r\nConnection: close\r\n"
+
+static int go_pieces(void *arg)
+{
+    (void)arg;
+    /* ways to ask for a part of an answer, or for it packed, do not get out; what else is asked does */
+    CHECK(
+        API("GET /close HTTP/1.1\r\n" API_HOST
+            "Range: bytes=0-3\r\nrange: bytes=4-7\r\nIf-Range: \"x\"\r\nRequest-Range: bytes=0-3\r\nX_Ms_Range: bytes=0-3\r\n"
+            "A-IM: vcdiff, range\r\nAccept-Encoding: br\r\nX-Kept: yes\r\n\r\n") > 0);
+    CHECK(strstr(out, "200 OK") && strstr(out, "X-Kept: yes") && !strcasestr(out, "range") &&
+          !strstr(out, "A-IM") && !strstr(out, ": br"));
+    /* a server that answers so all the same is not listened to */
+    static const struct {
+        const char *path, *why;
+    } no[] = {{"/part", "a part"}, {"/parts", "multipart"}, {"/packed", "compressed"}};
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++) {
+        char q[128];
+        (void)snprintf(q, sizeof q, "GET %s HTTP/1.1\r\n" API_HOST "\r\n", no[i].path);
+        CHECK(API(q) > 0 && strstr(out, " 403 ") && strstr(out, no[i].why) && !strstr(out, "s3cr"));
+    }
+    /* as the query spells it */
+    CHECK(API("GET /close?k=PLACEHOLDER-1 HTTP/1.1\r\n" API_HOST "\r\n") > 0);
+    CHECK(strstr(out, "200 OK") && !strstr(out, "slash/and+plus") &&
+          !strstr(out, "slash%2Fand%2Bplus") && strstr(out, "?k=***"));
+    return 0;
+}
+TEST(gate, a_hidden_secret_cannot_be_had_in_pieces)
+{
+    world_open(inject_policy);
+    pems();
+    set_secret("key", SECRET, 0), set_secret("key2", "slash/and+plus", 0);
+    CHECK_INT(inside(go_pieces, NULL), 0);
+    world_close();
+}
+
+static int go_later(void *arg)
+{
+    (void)arg;
+    /* no secret goes out with this one; a server that kept it from another says it */
+    CHECK(API("POST /close HTTP/1.1\r\n" API_HOST "Content-Length: 23\r\n\r\n" SECRET) > 0);
+    CHECK(strstr(out, "200 OK") && !strstr(out, SECRET) && strstr(out, "***********************"));
+    return 0;
+}
+TEST(gate, a_host_that_gets_a_secret_cannot_tell_it_in_another_answer)
+{
+    world_open(
+        "{\"allow\":[\"api.example.org\"],\"inject\":[{\"domain\":\"api.example.org\",\"secret\":\"key\",\"header\":\"x-key\",\"paths\":[\"/v1/\"]}]}");
+    pems();
+    set_secret("key", SECRET, 0);
+    CHECK_INT(inside(go_later, NULL), 0);
+    world_close();
+}
+
 static int go_budget(void *arg)
 {
     (void)arg;
@@ -285,6 +341,83 @@ TEST(gate, a_secret_has_a_budget_and_a_missing_one_sends_nothing)
     CHECK_INT(inside(go_no_secret, NULL), 0);
     set_secret("key", SECRET, 2);
     CHECK_INT(inside(go_budget, NULL), 0);
+    world_close();
+}
+
+/* ---- what may follow HTTP ------------------------------------------------------------------------------------------------- */
+
+#define UPGRADE(to) API_HOST "Connection: Upgrade\r\nUpgrade: " to "\r\n\r\n"
+
+static int go_no_upgrade(void *arg)
+{
+    (void)arg;
+    CHECK(API("GET /v1/ws HTTP/1.1\r\n" UPGRADE("websocket")) > 0);
+    CHECK(strstr(out, " 403 ") && strstr(out, "\\\"websocket\\\": true"));
+    /* other protocols are not asked for at all, and what they need does not get out */
+    CHECK(API("GET /v1/a HTTP/1.1\r\nHTTP2-Settings: AAMAAABk\r\n" UPGRADE("h2c")) > 0);
+    CHECK(strstr(out, "200 OK") && !strcasestr(out, "upgrade") &&
+          !strcasestr(out, "http2-settings"));
+    CHECK(API("POST /v1/a HTTP/1.1\r\nContent-Length: 0\r\n" UPGRADE("websocket")) > 0);
+    CHECK(strstr(out, "200 OK") && !strcasestr(out, "upgrade"));
+    /* a method or path beside the one that was allowed */
+    CHECK(
+        API("GET /v1/a HTTP/1.1\r\n" API_HOST
+            "X-HTTP-Method-Override: DELETE\r\nX_Original_URL: /admin\r\nX-Rewrite-Url: /admin\r\nX-Kept: yes\r\n\r\n") >
+        0);
+    CHECK(strstr(out, "200 OK") && strstr(out, "X-Kept: yes") && !strstr(out, "DELETE") &&
+          !strstr(out, "/admin"));
+    return 0;
+}
+TEST(gate, rules_about_requests_end_with_no_upgrade)
+{
+    world_open(
+        "{\"allow\":[{\"domain\":\"api.example.org\",\"methods\":[\"GET\",\"POST\"],\"paths\":[\"/v1/\"]}]}");
+    pems();
+    CHECK_INT(inside(go_no_upgrade, NULL), 0);
+    world_close();
+}
+
+static int go_upgrade(void *arg)
+{
+    const char *status = arg;
+    CHECK(API("GET /ws-bye HTTP/1.1\r\n" UPGRADE("h2c, websocket")) > 0);
+    CHECK(!strncmp(out + 8, status, 4));
+    CHECK(API("GET /h2c HTTP/1.1\r\n" UPGRADE("websocket")) > 0);
+    CHECK(!strncmp(out + 8, !strcmp(status, " 101") ? " 502" : status,
+                   4)); /* not what was asked for */
+    return 0;
+}
+TEST(gate, a_rule_can_allow_websockets)
+{
+    world_open(
+        "{\"allow\":[{\"domain\":\"api.example.org\",\"methods\":[\"GET\"],\"websocket\":true}]}");
+    pems();
+    CHECK_INT(inside(go_upgrade, " 101"), 0);
+    world_close();
+}
+static const char *with_secret(const char *more)
+{
+    static char policy[256];
+    (void)snprintf(
+        policy, sizeof policy,
+        "{\"allow\":[\"api.example.org\"],\"inject\":[{\"domain\":\"api.example.org\",\"secret\":\"key\",\"header\":\"x-key\"%s}]}",
+        more);
+    return policy;
+}
+TEST(gate, no_secret_in_a_websocket_unless_its_rule_says_so)
+{
+    world_open(with_secret(""));
+    pems();
+    set_secret("key", SECRET, 0);
+    CHECK_INT(inside(go_upgrade, " 403"), 0);
+    world_close();
+}
+TEST(gate, a_secret_in_a_websocket_if_its_rule_says_so)
+{
+    world_open(with_secret(",\"websocket\":true"));
+    pems();
+    set_secret("key", SECRET, 0);
+    CHECK_INT(inside(go_upgrade, " 101"), 0);
     world_close();
 }
 

@@ -191,4 +191,40 @@ TEST(log, what_is_old_goes)
         CHECK_INT(faccessat(d, t[i].name, F_OK, 0) == 0, t[i].stays);
     wipe(d);
 }
+TEST(log, keeps_the_latest_logs_of_sandboxes_that_are_gone)
+{
+    static const struct {
+        const char *name;
+        int age_s;
+        bool stays;
+    } t[] = {
+        {SB ".log", 1000, true}, /* in use */
+        {"ibbbbbbbbbbbbbbbbbbbb.log", 900, false},
+        {"ibbbbbbbbbbbbbbbbbbbb.log.1", 950, false},
+        {"ibbbbbbbbbbbbbbbbbbbb.count", 900, true}, /* a budget may go on */
+        {"icccccccccccccccccccc.log", 800, false},
+        {"idddddddddddddddddddd.log", 20, true},
+        {"idddddddddddddddddddd.log.1", 990, true}, /* by the newest of its parts */
+        {"ieeeeeeeeeeeeeeeeeeee.log", 10, true},
+        {".group-0123.count", 1000, true},
+        {"notes", 1000, true},
+    };
+    int d = open_dir();
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+        struct timespec at[2] = {{.tv_sec = now.tv_sec - t[i].age_s},
+                                 {.tv_sec = now.tv_sec - t[i].age_s}};
+        int fd = openat(d, t[i].name, O_WRONLY | O_CREAT | O_CLOEXEC, 0640);
+        CHECK(fd >= 0 && !futimens(fd, at));
+        close(fd);
+    }
+    egress_logs_trim(d, 4, a_is_used, NULL);
+    for (size_t i = 0; i < sizeof t / sizeof *t; i++)
+        CHECK(!faccessat(d, t[i].name, F_OK, 0)); /* there are no more than that */
+    egress_logs_trim(d, 2, a_is_used, NULL);
+    for (size_t i = 0; i < sizeof t / sizeof *t; i++)
+        CHECK_INT(faccessat(d, t[i].name, F_OK, 0) == 0, t[i].stays);
+    wipe(d);
+}
 TEST_MAIN

@@ -20,14 +20,14 @@ static void refused(const char *json, unsigned flags, const char *words)
     CHECK(!p && e.code == E_INVALID && strstr(e.msg, words));
 }
 
-struct q { const char *name, *addr; uint16_t port; enum policy_proto proto; const char *method, *path; bool looked; };
+struct q { const char *name, *addr; uint16_t port; enum policy_proto proto; const char *method, *path; bool looked, websocket; };
 static struct policy_verdict ask_set(const struct policy_set *s, struct q q)
 {
     struct ip ip;
     if (q.addr)
         CHECK(ip_parse(str_of(q.addr), &ip));
     struct policy_ask a = {.name = str_of(q.name), .addr = q.addr ? &ip : NULL, .port = q.port, .proto = q.proto, .looked = q.looked,
-                           .method = str_of(q.method), .path = str_of(q.path)};
+                           .method = str_of(q.method), .path = str_of(q.path), .websocket = q.websocket};
     struct policy_verdict v;
     policy_decide(s, &a, &v);
     CHECK((v.answer == ANSWER_DENY) == (v.reason[0] != 0));
@@ -227,6 +227,59 @@ TEST(policy, requests_by_method_and_path)
     CHECK(v.answer == ANSWER_ALLOW && !v.intercept);
 }
 
+TEST(policy, websockets_where_requests_are_looked_at)
+{
+#define WS(j) \
+    ASK(j, .name = "api.example", .addr = PUB, .port = 443, .proto = PROTO_TLS, .method = "GET", \
+        .path = "/v1/a", .websocket = true)
+    CHECK_INT(WS("{\"allow\":[\"api.example\"]}"), ANSWER_ALLOW);
+    CHECK_INT(WS("{\"mode\":\"open\"}"), ANSWER_ALLOW);
+    CHECK_INT(WS("{\"allow\":[{\"domain\":\"api.example\",\"methods\":[\"GET\"]}]}"), ANSWER_DENY);
+    CHECK_INT(WS("{\"allow\":[{\"domain\":\"api.example\",\"paths\":[\"/v1/\"]}]}"), ANSWER_DENY);
+    CHECK_INT(
+        WS("{\"allow\":[{\"domain\":\"api.example\",\"paths\":[\"/v1/\"],\"websocket\":true}]}"),
+        ANSWER_ALLOW);
+    CHECK_INT(
+        WS("{\"allow\":[{\"domain\":\"api.example\",\"paths\":[\"/v2/\"],\"websocket\":true}]}"),
+        ANSWER_DENY);
+    struct policy *own = must("{\"mode\":\"open\"}", 0),
+                  *over = must("{\"allow\":[{\"domain\":\"*\",\"methods\":[\"GET\"]}]}",
+                               POLICY_CEILING);
+    struct policy_set s = {.own = own, .ceiling = {over}, .ceiling_name = {"host"}, .nceilings = 1};
+    struct policy_verdict v = ask_set(&s, (struct q){.name = "api.example",
+                                                     .addr = PUB,
+                                                     .port = 443,
+                                                     .proto = PROTO_TLS,
+                                                     .method = "GET",
+                                                     .path = "/"});
+    CHECK(v.answer == ANSWER_ALLOW && v.by_request);
+    v = ask_set(&s, (struct q){.name = "api.example",
+                               .addr = PUB,
+                               .port = 443,
+                               .proto = PROTO_TLS,
+                               .method = "GET",
+                               .path = "/",
+                               .websocket = true});
+    CHECK(v.answer == ANSWER_DENY && strstr(v.reason, "websocket"));
+    policy_unref(own), policy_unref(over);
+    refused("{\"allow\":[{\"domain\":\"a.b\",\"websocket\":1}]}", 0, "websocket");
+    refused("{\"deny\":[{\"domain\":\"a.b\",\"websocket\":true}]}", 0, "websocket");
+}
+
+TEST(policy, secrets_of_a_host)
+{
+    struct policy *p = must(
+        "{\"inject\":[{\"domain\":\"a.example\",\"secret\":\"s1\",\"header\":\"x\",\"paths\":[\"/v1/\"]},{\"domain\":\"a.example\",\"secret\":\"s1\",\"header\":\"y\"},"
+        "{\"domain\":\"*.example\",\"secret\":\"s2\",\"header\":\"z\"},{\"domain\":\"b.example\",\"secret\":\"s3\",\"header\":\"x\"}]}",
+        0);
+    struct str id[4];
+    CHECK_INT(policy_secrets_of_host(p, S("a.example"), 443, id, 4), 2);
+    CHECK(str_eqz(id[0], "s1") && str_eqz(id[1], "s2"));
+    CHECK_INT(policy_secrets_of_host(p, S("a.example"), 443, id, 1), 1);
+    CHECK_INT(policy_secrets_of_host(p, S("a.example"), 8443, id, 4), 0);
+    policy_unref(p);
+}
+
 TEST(policy, injection)
 {
     const char *j = "{\"mode\":\"open\",\"inject\":[{\"domain\":\"api.example\",\"secret\":\"s1\",\"header\":\"Authorization\",\"format\":\"Bearer {secret}\",\"methods\":[\"POST\"]},"
@@ -276,7 +329,7 @@ TEST(policy, refuses_what_it_does_not_understand)
     refused("{\"allow\":[{\"domain\":\"a.b\",\"paths\":[\"*/v1*\"]}]}", 0, "paths[0]");
     refused("{\"allow\":[{\"domain\":\"a.b\",\"methods\":[\"get\"]}]}", 0, "methods[0]");
     refused("{\"allow\":[{\"domain\":\"a.b\",\"final\":true}]}", 0, "final");
-    refused("{\"deny\":[{\"domain\":\"a.b\",\"paths\":[\"/\"]}]}", 0, "methods and paths");
+    refused("{\"deny\":[{\"domain\":\"a.b\",\"paths\":[\"/\"]}]}", 0, "methods, paths");
     refused("{\"limits\":{\"connections\":-1}}", 0, "limits.connections");
     refused("{\"mode\":\"open\",\"mode\":\"none\"}", 0, "");
     struct err e = {0};
@@ -292,7 +345,7 @@ TEST(policy, writes_what_it_reads)
         "{}",
         "{\"mode\":\"open\",\"deny\":[\"x.example\",{\"cidr\":\"192.0.2.0/24\",\"final\":true,\"id\":\"lab\"}],\"limits\":{\"bytes\":5}}",
         "{\"allow\":[\"*\",\"a.b:8443\",\"[2001:db8::1]:443\",\"2001:db8::/32\",{\"domain\":\"*.c.d\",\"ports\":[1,\"5-9\"],\"protocol\":\"tcp\"},"
-        "{\"domain\":\"e.f\",\"methods\":[\"GET\"],\"paths\":[\"/a\"]}],\"inject\":[{\"domain\":\"e.f\",\"secret\":\"k\",\"header\":\"X-K\"},"
+        "{\"domain\":\"e.f\",\"methods\":[\"GET\"],\"paths\":[\"/a\"],\"websocket\":true}],\"inject\":[{\"domain\":\"e.f\",\"secret\":\"k\",\"header\":\"X-K\",\"websocket\":true},"
         "{\"domain\":\"e.f\",\"secret\":\"k\",\"placeholder\":\"abcdefgh\"}]}",
         ("{\"deny\":[{\"domain\":\"t.u\",\"protocol\":\"udp\"}],\"allow\":[{\"cidr\":\"1.1.1.1\",\"protocol\":\"tls\"},{\"domain\":\"v.w\",\"protocol\":\"any\"},"
          "{\"domain\":\"v.w\",\"ports\":[5],\"protocol\":\"udp\"}]}"),

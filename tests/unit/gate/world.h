@@ -225,7 +225,8 @@ static inline ssize_t io_get(struct peer_io *io, char *p, size_t cap)
     }
 }
 /* One request after the other; the body is the request head (and body) as it arrived. Paths that mean something:
- * /close (no keep-alive), /chunked, /eof (no length), /slow (never answers), /echo-secret, /big, /ws (101). */
+ * /close (no keep-alive), /chunked, /eof (no length), /slow (never answers), /echo-secret, /big, /ws (101), /ws-bye (and the end), /h2c (101 to that),
+ * /part (206), /parts (multipart), /packed (says it is compressed). */
 static inline void *site_conn(void *arg)
 {
     struct peer_io io = *(struct peer_io *)arg;
@@ -261,10 +262,18 @@ static inline void *site_conn(void *arg)
         else if (!strncmp(path, "/ws", 3)) {
             buf_puts(&out, "HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
             io_put(&io, out.p, out.n);
-            for (ssize_t n; (n = io_get(&io, req, sizeof req)) > 0;)
+            for (ssize_t n; strcmp(path, "/ws-bye") && (n = io_get(&io, req, sizeof req)) > 0;)
                 io_put(&io, req, (size_t)n);
             buf_free(&out);
             goto out;
+        } else if (!strncmp(path, "/h2c", 4)) {
+            buf_puts(&out, "HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n");
+        } else if (!strncmp(path, "/pa", 3)) {
+            const char *how = !strcmp(path, "/part") ? "206 Part\r\nContent-Range: bytes 0-3/9"
+                              : !strcmp(path, "/parts")
+                                  ? "200 OK\r\nContent-Type: Multipart/ByteRanges; boundary=x"
+                                  : "200 OK\r\nContent-Encoding: gzip";
+            buf_printf(&out, "HTTP/1.1 %s\r\nContent-Length: 4\r\n\r\ns3cr", how);
         } else if (!strncmp(path, "/chunked", 8)) {
             buf_printf(&out, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%zx\r\n", whole);
             buf_put(&out, req, whole);

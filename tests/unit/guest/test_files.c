@@ -158,6 +158,24 @@ TEST(files, errors_name_the_path)
     call_path(&h, OP_READ, "/proc/self/status", 0, &r); /* size 0, yet readable */
     CHECK(r.code == 0 && strstr(r.file.p, "Pid:"));
     result_free(&r);
+    static const char *const own[] = {"/proc/self/mem", "/proc/thread-self/mem",
+                                      "/proc/self/task/../mem", "/proc/self/environ",
+                                      "/proc/self/maps"};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        call_path(&h, OP_READ, own[i], 0, &r);
+        CHECK(r.code == E_DENIED && strstr(r.msg, "belongs to the agent"));
+        result_free(&r);
+    }
+    fails(&h, OP_WRITE, "/proc/self/comm", 0, E_DENIED,
+          "path '/proc/self/comm' belongs to the agent's own process");
+    char other[64];
+    host_sh(&h, "sleep 60 >/dev/null 2>&1 & echo $!", &r);
+    (void)snprintf(other, sizeof other, "/proc/%d/mem", atoi(r.out.p)); /* nothing is at 0 */
+    result_free(&r);
+    call_path(&h, OP_READ, other, 0, &r);
+    CHECK_INT(r.code, E_INVALID);
+    CHECK_STR(r.msg, "read: Input/output error");
+    result_free(&r);
     call_path(&h, OP_READ, "/proc/self/fd/0", 0, &r); /* a magic link */
     CHECK(r.code != 0);
     result_free(&r);

@@ -7,7 +7,7 @@ static bool ok(const char *s) { return !json_valid(str_of(s), NULL); }
 TEST(valid, takes_what_the_rfc_takes)
 {
     static const char *const yes[] = {"0", "-0", "1.5e-3", "1E+400", "265252859812191058636308480000000", "null", "true", "false", "\"\"", "\"a\\u00e9\\n\\/\"", "[]", "{}",
-                                      " [ 1 , 2 ] ", "{\"a\":{\"b\":[null,-1]},\"a\":2}", "\"\xc3\xa9\"", "\"\\ud800\"", "\t\r\n 1"};
+                                      " [ 1 , 2 ] ", "{\"a\":{\"a\":[null,-1]},\"A\":{\"a\":2}}", "\"\xc3\xa9\"", "\"\\ud800\"", "\t\r\n 1"};
     for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
         if (!ok(yes[i])) {
             printf("# %s\n", yes[i]);
@@ -24,6 +24,29 @@ TEST(valid, refuses_the_rest)
             printf("# %s\n", no[i]);
             CHECK(!"refused");
         }
+}
+
+TEST(valid, refuses_a_key_that_is_there_twice)
+{
+    static const char *const no[] = {"{\"a\":1,\"a\":1}",
+                                     "[{\"x\":{\"a\":1,\"b\":2,\"a\":3}}]",
+                                     "{\"a\":1,\"\\u0061\":2}",
+                                     "{\"/\":1,\"\\/\":2}",
+                                     "{\"\\u000a\":1,\"\\n\":2}",
+                                     "{\"\xc3\xa9\":1,\"\\u00E9\":2}",
+                                     "{\"\xf0\x9f\x98\x80\":1,\"\\ud83d\\ude00\":2}",
+                                     "{\"\":1,\"\":2}",
+                                     "{\"a\\u0000\":1,\"a\\u0000\":2}"};
+    static const char *const yes[] = {
+        "{\"a\":1,\"\\\\u0061\":2}", "{\"a\":1,\"a\\u0000\":2,\"\":3}",
+        "{\"\\ud83d\":1,\"\\ude00\":2,\"\\ud83d\\ude00\":3}", "[{\"a\":1},{\"a\":1}]"};
+    struct err e;
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++)
+        CHECK(!ok(no[i]));
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
+        CHECK(ok(yes[i]));
+    CHECK_INT(json_valid(S("{\"a\":1,\"a\":2}"), &e), -1);
+    CHECK_STR(e.msg, "byte 10: a key that was there before");
 }
 
 TEST(valid, says_where)

@@ -1,9 +1,12 @@
 /* Files of builds: where an archive is to be sent, its upload, and the context
- * that a build is given of those it names. Archives are kept by the hash the
- * SDK gives them in HOME/cache. */
+ * that a build is given of those it names. Archives are kept in HOME/cache by
+ * the hash the SDK gives them. That hash is over names and contents on the
+ * client's disk and cannot be made from the archive: it is the client's word, and
+ * counts for one template of one tenant only (its shelf). */
 #include "api/e2b/control/catalogue.h"
 #include "api/e2b/control/routes.h"
 #include "api/e2b/e2b.h"
+#include "api/gate.h"
 #include "api/params.h"
 #include "core/catalog/template.h"
 #include "base/cleanup.h"
@@ -31,9 +34,19 @@ static bool hash_ok(struct str h)
     return h.n == 64;
 }
 
-static void file_path(struct api *a, const char *hash, char out[FILE_PATH])
+void e2b_build_shelf(const char *tenant, const struct e2b_template *t, char out[E2B_SHELF])
 {
-    (void)snprintf(out, FILE_PATH, "%s/cache/e2b-%s.tgz", core_config(api_core(a))->home, hash);
+    auto_buf text = {0};
+    char hex[SHA256_HEX];
+    buf_printf(&text, "%s %s", t->id, tenant); /* an id has no space */
+    sha256_hex(text.p, text.n, hex);
+    (void)snprintf(out, E2B_SHELF, "%.*s", E2B_SHELF - 1, hex);
+}
+
+static void file_path(struct api *a, const char *shelf, const char *hash, char out[FILE_PATH])
+{
+    (void)snprintf(out, FILE_PATH, "%s/cache/e2b-%s-%s.tgz", core_config(api_core(a))->home, shelf,
+                   hash);
 }
 
 /* Archives of a week ago are not going to be asked for; if they are, the SDK sends them again. */
@@ -53,11 +66,11 @@ static void sweep_files(struct api *a)
     closedir(d);
 }
 
-static void sign(struct e2b *x, const char *hash, long long until, char hex[65])
+static void sign(struct e2b *x, const char *shelf, const char *hash, long long until, char hex[65])
 {
     unsigned char mac[SHA256_BYTES];
-    char text[128];
-    (void)snprintf(text, sizeof text, "%s %lld", hash, until);
+    char text[160];
+    (void)snprintf(text, sizeof text, "%s %s %lld", shelf, hash, until);
     hmac_sha256(x->secret, sizeof x->secret, text, strlen(text), mac);
     hex_encode(mac, sizeof mac, hex);
 }
@@ -72,14 +85,15 @@ void e2b_build_file(struct http_stream *s, void *a)
         e2b_problem(s, 400, "the hash must have 64 hexadecimal digits");
         return;
     }
-    char path[FILE_PATH], mac[65];
+    char path[FILE_PATH], mac[65], shelf[E2B_SHELF];
     long long until = (clock_wall() + URL_NS) / NS_PER_S;
-    file_path(a, hash.p, path);
-    sign(e2b_of(a), hash.p, until, mac);
+    e2b_build_shelf(gate_tenant(api_core(a), s), t, shelf);
+    file_path(a, shelf, hash.p, path);
+    sign(e2b_of(a), shelf, hash.p, until, mac);
     auto_buf url = {0};
-    buf_printf(&url, "%s://%.*s/templates/%s/files/%s?until=%lld&signature=%s",
+    buf_printf(&url, "%s://%.*s/templates/%s/files/%s?shelf=%s&until=%lld&signature=%s",
                str_ieqz(http_req_header(s, "X-Forwarded-Proto"), "https") ? "https" : "http",
-               (int)host.n, host.p, t->id, hash.p, until, mac);
+               (int)host.n, host.p, t->id, hash.p, shelf, until, mac);
     struct jw *w = reply_begin(s);
     jw_obj(w);
     jw_kv_bool(w, "present",
@@ -93,7 +107,7 @@ struct upload {
     struct req r;
     int fd;
     uint64_t got;
-    char hash[65], tmp[FILE_PATH + 16];
+    char shelf[E2B_SHELF], hash[65], tmp[FILE_PATH + 16];
 };
 
 static void upload_fini(void *arg)
@@ -129,7 +143,7 @@ static void on_uploaded(struct http_stream *s, void *arg)
     char path[FILE_PATH];
     if (u->r.over)
         return;
-    file_path(u->r.api, u->hash, path);
+    file_path(u->r.api, u->shelf, u->hash, path);
     (void)close(take_fd(&u->fd));
     if (rename(u->tmp, path)) {
         (void)unlink(u->tmp);
@@ -142,13 +156,14 @@ static void on_uploaded(struct http_stream *s, void *arg)
 
 void e2b_build_upload(struct http_stream *s, void *a)
 {
-    auto_buf until = {0}, sig = {0};
-    const char *u = param_str(s, "until", &until), *got = param_str(s, "signature", &sig);
+    auto_buf until = {0}, sig = {0}, place = {0};
+    const char *u = param_str(s, "until", &until), *got = param_str(s, "signature", &sig),
+               *shelf = param_str(s, "shelf", &place);
     struct str hash = http_param(s, "hash");
     char want[65] = "";
     int64_t t = 0;
-    if (u && hash_ok(hash) && str_i64(str_of(u), &t))
-        sign(e2b_of(a), hash.p, t, want);
+    if (u && shelf && strlen(shelf) == E2B_SHELF - 1 && hash_ok(hash) && str_i64(str_of(u), &t))
+        sign(e2b_of(a), shelf, hash.p, t, want);
     if (!*want || !got || strlen(got) != 64 || !mem_eq_ct(got, want, 64) ||
         t < clock_wall() / NS_PER_S) {
         e2b_problem(s, 403, "this upload URL is not valid, or not any more");
@@ -158,7 +173,8 @@ void e2b_build_upload(struct http_stream *s, void *a)
     char nonce[9], path[FILE_PATH];
     token_make("", 4, nonce);
     memcpy(up->hash, hash.p, 65);
-    file_path(a, up->hash, path);
+    memcpy(up->shelf, shelf, E2B_SHELF);
+    file_path(a, up->shelf, up->hash, path);
     (void)snprintf(up->tmp, sizeof up->tmp, "%s.%s", path, nonce);
     up->fd = open(up->tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (up->fd < 0) {
@@ -202,7 +218,7 @@ static bool put_member(int fd, const char *name, int from, uint64_t size)
     return !(size % 512) || fd_write_all(fd, chunk, 512 - size % 512);
 }
 
-int e2b_build_context(struct api *a, const struct kv *files, struct err *e)
+int e2b_build_context(struct api *a, const char *shelf, const struct kv *files, struct err *e)
 {
     static const char end[1024];
     auto_fd fd = build_tempfile(api_core(a), e);
@@ -211,7 +227,7 @@ int e2b_build_context(struct api *a, const struct kv *files, struct err *e)
     for (size_t i = 0; i < files->n; i++) {
         char path[FILE_PATH], name[80];
         struct stat st;
-        file_path(a, files->at[i].k, path);
+        file_path(a, shelf, files->at[i].k, path);
         (void)snprintf(name, sizeof name, "%s.tgz", files->at[i].k);
         auto_fd from = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
         if (from < 0 || fstat(from, &st))

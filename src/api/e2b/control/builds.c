@@ -134,6 +134,16 @@ static int find_base(struct api *a, struct json *j, struct e2b_found *f, struct 
     return 0;
 }
 
+/* The recipe names the base by id and the files by hash; what a hash stands for is another matter on every shelf. */
+static void key_of(const struct e2b_recipe *r, const char *shelf, char out[65])
+{
+    auto_buf text = {0};
+    buf_put(&text, r->text.p, r->text.n);
+    if (r->files.n)
+        buf_printf(&text, "\n%s", shelf);
+    sha256_hex(text.p, text.n, out);
+}
+
 /* Same base, same steps, same files: same template, the newest if one was told to build anew. */
 static const struct e2b_build *same_build(struct e2b *x, const char *key)
 {
@@ -163,7 +173,9 @@ static void start_core(struct e2b_build *b, struct e2b_recipe *r)
 {
     static const struct build_ops ops = {.progress = on_progress, .log = on_log, .done = on_done};
     struct err e;
-    sha256_hex(r->text.p, r->text.n, b->key); /* names the base by id and the files by hash */
+    char shelf[E2B_SHELF];
+    e2b_build_shelf(b->tenant, b->t, shelf);
+    key_of(r, shelf, b->key);
     const struct e2b_build *same =
         r->cached_line < r->line ? NULL : same_build(e2b_of(b->api), b->key);
     if (same) {
@@ -171,7 +183,7 @@ static void start_core(struct e2b_build *b, struct e2b_recipe *r)
         succeeded(b, same->core_id);
         return;
     }
-    auto_fd ctx = r->files.n ? e2b_build_context(b->api, &r->files, &e) : -1;
+    auto_fd ctx = r->files.n ? e2b_build_context(b->api, shelf, &r->files, &e) : -1;
     if (r->files.n && ctx < 0) {
         failed(b, e.msg, "base");
         return;

@@ -101,7 +101,10 @@ struct e2b_build *e2b_find_build(struct http_stream *s,
 struct e2b_template *e2b_find_ref(struct http_stream *s, struct api *a, const char *text,
                                   struct e2b_ref *ref, const struct template **core);
 /* -- build_files.c -- */
-int e2b_build_context(struct api *a, const struct kv *files /* by hash */,
+#define E2B_SHELF 33 /* with the NUL */
+/* Where the archives are that a tenant sent for a template. Those of others are elsewhere. */
+void e2b_build_shelf(const char *tenant, const struct e2b_template *t, char out[E2B_SHELF]);
+int e2b_build_context(struct api *a, const char *shelf, const struct kv *files /* by hash */,
                       struct err *e); /* a tar of these; the caller's. Blocks */
 /* -- builds.c -- */
 const char *build_state_name(enum build_state s);

@@ -1,8 +1,10 @@
 /* Idempotency-Key of a create: asked twice with one key, there is one sandbox.
  * The key is an option of the sandbox it made, so it outlives the daemon and
- * holds for as long as that sandbox exists. Its forks do not have it. */
+ * holds for as long as that sandbox exists. Its forks do not have it. Every
+ * tenant has keys of its own. */
 #include "api/e2b/control/sandboxes.h"
 #include "api/e2b/e2b.h"
+#include "api/gate.h"
 #include "crypto/digest.h"
 #include <stdio.h>
 
@@ -20,7 +22,7 @@ static bool key_ok(struct str k)
     return k.n && k.n <= KEY_MAX;
 }
 
-static struct sandbox *made_with(struct core *c, struct str key)
+static struct sandbox *made_with(struct core *c, const char *tenant, struct str key)
 {
     struct sandbox *page[PAGE];
     struct sandbox_filter f = {.states = 1u << SB_CREATING | 1u << SB_RUNNING | 1u << SB_PAUSING |
@@ -32,13 +34,24 @@ static struct sandbox *made_with(struct core *c, struct str key)
             break;
         for (size_t i = 0; i < n; i++) {
             const char *has = kv_get(&page[i]->kept.dialect, OPT_KEY);
-            if (has && str_eqz(key, has))
+            if (has && str_eqz(key, has) && !strcmp(sandbox_tenant(page[i]), tenant))
                 return page[i];
         }
         (void)snprintf(cursor, sizeof cursor, "%lld", (long long)page[n - 1]->created_ns);
         f.cursor = cursor;
     }
     return NULL;
+}
+
+/* The same call with the same body. */
+static void request_hash(struct http_stream *s, const char *body, size_t n, char out[SHA256_HEX])
+{
+    struct str path = http_path(s);
+    struct sha256 *h = sha256_new();
+    sha256_add(h, path.p, path.n);
+    sha256_add(h, "\n", 1);
+    sha256_add(h, body, n);
+    sha256_end_hex(h, out);
 }
 
 bool e2b_idempotent(struct http_stream *s, struct api *a, const char *body, size_t n,
@@ -54,8 +67,8 @@ bool e2b_idempotent(struct http_stream *s, struct api *a, const char *body, size
                     KEY_MAX);
         return true;
     }
-    sha256_hex(body, n, hash);
-    struct sandbox *sb = made_with(api_core(a), key);
+    request_hash(s, body, n, hash);
+    struct sandbox *sb = made_with(api_core(a), gate_tenant(api_core(a), s), key);
     if (!sb) {
         kv_set(opt, S(OPT_KEY), key);
         kv_set(opt, S(OPT_BODY), str_of(hash));

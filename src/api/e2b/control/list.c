@@ -207,7 +207,7 @@ static void reply_list(struct http_stream *s, struct sandbox **all, size_t from,
     struct jw *w = reply_begin(s);
     jw_arr(w);
     for (size_t i = from; i < to; i++)
-        put_listed(w, all[i], false);
+        put_listed(w, all[i], NULL);
     jw_end(w);
     reply_send(s, 200);
 }

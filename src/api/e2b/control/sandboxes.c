@@ -33,9 +33,33 @@ static void put_limited(struct jw *w, const struct sandbox *sb)
         jw_kv_str(w, "networkLimited", say);
 }
 
-void e2b_put_sandbox(struct jw *w, struct api *a, const struct sandbox *sb)
+/* Below which names of previews are: the SDK makes {port}-{id}.DOMAIN of it, and without one uses a
+ * domain of E2B's. The operator's name, else what the client called us by; "api." before it is where
+ * SDKs look for the control plane. An address cannot have names below it, but that of the own
+ * machine has one that can. */
+static void put_domain(struct jw *w, struct http_stream *s, const struct config *cfg)
 {
-    const char *domain = core_config(api_core(a))->domain;
+    struct str authority = http_head(s)->host, host = gate_host_part(authority);
+    if (*cfg->domain) {
+        jw_kv_str(w, "domain", cfg->domain);
+        return;
+    }
+    struct str port = {authority.p + host.n, authority.n - host.n};
+    const char *listens = strrchr(cfg->listen, ':');
+    auto_buf out = {0};
+    if (host.n > 4 && str_ieqz((struct str){host.p, 4}, "api."))
+        host.p += 4, host.n -= 4;
+    if (str_eqz(host, "[::1]") || str_eqz(host, "127.0.0.1"))
+        host = S("localhost");
+    if (http_peer(s)->is_unix) /* it has no port of its own */
+        host = S("localhost"), port = str_of(listens ? listens : "");
+    buf_put(&out, host.p, host.n);
+    buf_put(&out, port.p, port.n);
+    jw_kv_strn(w, "domain", (struct str){out.p, out.n});
+}
+
+void e2b_put_sandbox(struct jw *w, struct http_stream *s, struct api *a, const struct sandbox *sb)
+{
     char traffic[PREVIEW_DERIVED];
     preview_derived_token(sb, traffic);
     jw_obj(w);
@@ -47,7 +71,7 @@ void e2b_put_sandbox(struct jw *w, struct api *a, const struct sandbox *sb)
     jw_kv_str(w, "envdAccessToken", sb->token);
     jw_kv_str(w, "trafficAccessToken",
               traffic); /* of public ones too: the SDKs send it where they send no other */
-    jw_kv_str(w, "domain", *domain ? domain : NULL);
+    put_domain(w, s, core_config(api_core(a)));
     put_limited(w, sb);
     jw_end(w);
 }
@@ -55,12 +79,12 @@ void e2b_put_sandbox(struct jw *w, struct api *a, const struct sandbox *sb)
 void e2b_reply_sandbox(struct http_stream *s, struct api *a, int status, const struct sandbox *sb)
 {
     struct jw *w = reply_begin(s);
-    e2b_put_sandbox(w, a, sb);
+    e2b_put_sandbox(w, s, a, sb);
     reply_send(s, status);
 }
 
 /* endAt of one that is paused is the time of the pause. */
-void put_listed(struct jw *w, const struct sandbox *sb, bool detail)
+void put_listed(struct jw *w, const struct sandbox *sb, struct http_stream *s)
 {
     bool paused = sb->state == SB_PAUSED || sb->state == SB_PAUSING;
     const char *net = kv_get(&sb->kept.dialect, "e2b.network"),
@@ -85,10 +109,9 @@ void put_listed(struct jw *w, const struct sandbox *sb, bool detail)
         jw_kv_str(w, sb->metadata.at[i].k, sb->metadata.at[i].v);
     jw_end(w);
     e2b_put_mounts(w, sb);
-    if (detail) {
-        const char *domain = core_config(sb->core)->domain;
+    if (s) {
         jw_kv_str(w, "envdAccessToken", sb->token);
-        jw_kv_str(w, "domain", *domain ? domain : NULL);
+        put_domain(w, s, core_config(sb->core));
         if (internet && *internet)
             jw_kv_bool(w, "allowInternetAccess", !strcmp(internet, "true"));
         else
@@ -295,7 +318,7 @@ void e2b_get(struct http_stream *s, void *a)
     if (!sb)
         return;
     struct jw *w = reply_begin(s);
-    put_listed(w, sb, true);
+    put_listed(w, sb, s);
     reply_send(s, 200);
 }
 

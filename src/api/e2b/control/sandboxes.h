@@ -12,13 +12,14 @@
 struct sandbox *e2b_find_sandbox(struct api *a, struct str id, struct err *e); /* alive, by id */
 struct sandbox *e2b_find_any(struct api *a,
                              struct http_stream *s); /* also an ended one; NULL: the 404 is out */
-void e2b_put_sandbox(struct jw *w, struct api *a, const struct sandbox *sb);
+void e2b_put_sandbox(struct jw *w, struct http_stream *s, struct api *a, const struct sandbox *sb);
 void e2b_reply_sandbox(struct http_stream *s, struct api *a, int status, const struct sandbox *sb);
 int e2b_read_timeout(struct api *a, struct json *j, const char *key, int64_t def, uint32_t *ret,
                      struct err *e);
 struct json *e2b_parse_or_empty(const char *p, size_t n, struct err *e);
 int e2b_extend(struct sandbox *sb, uint32_t seconds, struct err *e); /* never shortens */
-void put_listed(struct jw *w, const struct sandbox *sb, bool detail);
+void put_listed(struct jw *w, const struct sandbox *sb,
+                struct http_stream *s /* for which with all details; NULL: in a list */);
 /* -- list.c -- */
 int e2b_meta_parse(
     struct str decoded,

@@ -207,14 +207,15 @@ bool e2b_snapshot_delete(struct http_stream *s, struct api *a, const char *text)
 }
 
 /* ---- fork ---- */
-static void put_child(struct jw *w, struct api *a, const struct fork_child *c)
+static void put_child(struct jw *w, struct http_stream *s, struct api *a,
+                      const struct fork_child *c)
 {
     struct err e = c->err;
     struct sandbox *sb = *c->id ? sandbox_find(api_core(a), c->id, &e) : NULL;
     jw_obj(w);
     if (sb) {
         jw_key(w, "sandbox");
-        e2b_put_sandbox(w, a, sb);
+        e2b_put_sandbox(w, s, a, sb);
     } else {
         jw_kv_obj(w, "error");
         jw_kv_i64(w, "code", err_http(e.code));
@@ -241,7 +242,7 @@ static void on_forked(void *arg, const struct snapshot *of, const struct fork_ch
     struct jw *w = reply_begin(r->s);
     jw_arr(w);
     for (unsigned i = 0; i < n; i++)
-        put_child(w, a, &child[i]);
+        put_child(w, r->s, a, &child[i]);
     jw_end(w);
     req_send(r, 201);
 }
