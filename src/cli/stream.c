@@ -131,6 +131,7 @@ static void pump_unref(struct pump *p)
     pthread_mutex_destroy(&p->mu);
     free(p->x.url);
     free(p->x.key);
+    free(p->x.ca);
     free(p->target);
     free(p);
 }
@@ -144,7 +145,7 @@ static int post_stdin(struct pump *p, const char *data, size_t n, bool eof)
         headers[1] = key;
     }
     auto_free char *t = xasprintf("%s%s", p->target, eof ? "?eof=1" : "");
-    auto_client c = http_client_open(p->x.url, &p->x.err);
+    auto_client c = api_connect(&p->x, &p->x.err);
     auto_buf b = {0};
     if (!c)
         return -1;
@@ -189,6 +190,7 @@ static struct pump *pump_start(struct cli *x, const struct exec_run *r, int64_t 
     struct pump *p = xcalloc(1, sizeof *p);
     p->x.url = xstrdup(x->url); /* its own: it may outlive main */
     p->x.key = x->key ? xstrdup(x->key) : NULL;
+    p->x.ca = x->ca ? xstrdup(x->ca) : NULL;
     p->fd = r->stdin_fd;
     p->cut_fd = cut_fd;
     p->refs = 2;
