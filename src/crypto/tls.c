@@ -229,6 +229,9 @@ void tls_free(struct tls *t)
 {
     if (!t)
         return;
+    /* A connection that was just closed says nothing against its session, but libssl would forget that. */
+    if (!t->broken && tls_ready(t))
+        SSL_set_shutdown(t->ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
     SSL_free(t->ssl);
     free(t->name);
     free(t);
@@ -313,7 +316,7 @@ static int verified(int ok, X509_STORE_CTX *ctx)
     t->fault = fault_of(X509_STORE_CTX_get_error(ctx));
     if (cert && t->fault == TLS_OTHER_NAME) {
         x509_facts_of(cert, &f);
-        (void)snprintf(t->why, sizeof t->why, "certificate: it is for %.200s", *f.names ? f.names : f.subject);
+        (void)snprintf(t->why, sizeof t->why, "certificate: hostname mismatch, it is for %.180s", *f.names ? f.names : f.subject);
     } else if (cert && (t->fault == TLS_EXPIRED || t->fault == TLS_NOT_YET)) {
         x509_facts_of(cert, &f);
         (void)snprintf(t->why, sizeof t->why, "certificate: it is valid from %s to %s", f.from, f.to);

@@ -93,8 +93,10 @@ static void name_text(X509_NAME *name, char *out, size_t cap)
     BIO *b = BIO_new(BIO_s_mem());
     char *p;
     *out = 0;
-    if (b && X509_NAME_print_ex(b, name, 0, XN_FLAG_ONELINE & ~ASN1_STRFLGS_ESC_MSB) >= 0)
-        (void)snprintf(out, cap, "%.*s", (int)BIO_get_mem_data(b, &p), p);
+    if (b && X509_NAME_print_ex(b, name, 0, XN_FLAG_ONELINE & ~ASN1_STRFLGS_ESC_MSB) >= 0) {
+        long n = BIO_get_mem_data(b, &p);
+        (void)snprintf(out, cap, "%.*s", (int)n, p);
+    }
     BIO_free(b);
 }
 static void add_name(struct x509_facts *f, const char *name)

@@ -33,10 +33,8 @@ static int greet(struct transport *t, const char *name, int timeout_ms, struct e
         if (wait_for(t, (short)(f ? POLLIN | POLLOUT : POLLIN), timeout_ms, name, e))
             return -1;
         ssize_t r = tls_fill(t);
-        if (!r || (r < 0 && errno != EAGAIN)) {
-            tls_step(t);
+        if (!r || (r < 0 && errno != EAGAIN))
             return refused(t, name, e);
-        }
     }
 }
 

@@ -35,9 +35,7 @@ ssize_t tls_fill(struct transport *t)
     while (r < 0 && errno == EINTR);
     if (r > 0)
         tls_feed(self(t)->tls, raw, (size_t)r);
-    if (!r)
-        tls_feed_end(self(t)->tls);
-    return r;
+    return r; /* the machine is not told of an end: it would count it as an attack, and forget the session */
 }
 
 int tls_flush(struct transport *t)
