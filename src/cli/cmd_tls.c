@@ -54,7 +54,7 @@ static int add_name(struct cli *x, struct names *s, const char *name)
         return err_set(&x->err, E_INVALID, "more than %d names", NAMES_MAX / 2);
     add_once(s, name);
     auto_free char *below = xasprintf("*.%s", name);
-    if (strchr(name, '.') && x509_name_ok(below)) /* no client takes a star right before a top-level name */
+    if (!x509_is_address(name) && strchr(name, '.') && *name != '*') /* no client takes a star right before a top-level name */
         add_once(s, below);
     return 0;
 }

@@ -2,7 +2,6 @@
 #include "base/list.h"
 #include "crypto/tls_int.h"
 #include "crypto/x509_int.h"
-#include <arpa/inet.h>
 #include <openssl/bio.h>
 #include <openssl/ec.h>
 #include <openssl/err.h>
@@ -240,8 +239,7 @@ void tls_free(struct tls *t)
 /* An address has no place in the hello, and is looked for among the certificate's addresses. */
 static bool expect_name(SSL *s, const char *name)
 {
-    unsigned char raw[16];
-    if (inet_pton(AF_INET, name, raw) == 1 || inet_pton(AF_INET6, name, raw) == 1)
+    if (x509_is_address(name))
         return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(s), name);
     SSL_set_hostflags(s, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
     return SSL_set1_host(s, name) && SSL_set_tlsext_host_name(s, name);

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-static bool is_address(const char *name)
+bool x509_is_address(const char *name)
 {
     unsigned char raw[16];
     return inet_pton(AF_INET, name, raw) == 1 || inet_pton(AF_INET6, name, raw) == 1;
@@ -28,7 +28,7 @@ static bool label_ok(const char *p, size_t n)
 }
 bool x509_name_ok(const char *name)
 {
-    if (is_address(name))
+    if (x509_is_address(name))
         return true;
     if (strlen(name) > 253)
         return false;
@@ -49,7 +49,7 @@ bool x509_name_ok(const char *name)
 static void alt_names(const char *const *names, int n, struct buf *out)
 {
     for (int i = 0; i < n; i++)
-        buf_printf(out, "%s%s:%s", i ? "," : "", is_address(names[i]) ? "IP" : "DNS", names[i]);
+        buf_printf(out, "%s%s:%s", i ? "," : "", x509_is_address(names[i]) ? "IP" : "DNS", names[i]);
 }
 static bool sign(X509 *x, X509 *ca, EVP_PKEY *ca_key, EVP_PKEY *key, const char *const *names, int n, int days)
 {
