@@ -21,6 +21,7 @@ static struct tls_trust *trust_load(const char *ca, struct err *e)
 {
     const char *env = getenv("SSL_CERT_FILE"), *files[2];
     int n = 0;
+    tls_outlive_main(); /* the pump of stream.c may be in the middle of a write */
     const char *host = env && *env ? env : tls_trust_file();
     if (host)
         files[n++] = host;
@@ -28,7 +29,7 @@ static struct tls_trust *trust_load(const char *ca, struct err *e)
         files[n++] = ca;
     for (int i = 0; i < n; i++)
         if (access(files[i], R_OK)) {
-            (void)err_sys(e, errno, "%.150s", files[i]);
+            (void)err_set(e, E_INVALID, "%.120s cannot be read: %s", files[i], strerror(errno));
             return NULL;
         }
     struct tls_trust *t = tls_trust_new(files, n, e);

@@ -89,6 +89,8 @@ void tls_trust_free(struct tls_trust *t)
     pthread_mutex_destroy(&t->mu);
     free(t);
 }
+/* Else libcrypto takes itself down at exit, under their feet. */
+void tls_outlive_main(void) { (void)OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL); }
 const char *tls_trust_file(void)
 {
     static const char *const places[] = {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem",

@@ -276,9 +276,8 @@ def the_api_works_over_https(t):
             true(rss < 200 << 20, f"{rss >> 20} MiB resident while a client does not read")
             equal(sha(st.read()), data.sha())
             # server-sent events
-            st = c.stream("GET", "/v1/events", headers={"Accept": "text/event-stream"})
-            c.post(f"/v1/sandboxes/{box.id}/timeout", {"timeout_s": 120})
-            true(next(x for x in st.lines() if x.startswith(b"data:")))
+            st = c.stream("GET", "/v1/events", query={"since": 0}, headers={"Accept": "text/event-stream"})
+            true(next(x for x in st.sse() if box.id in x[2]))
             # a terminal
             ws = WebSocket(c, f"/v1/sandboxes/{box.id}/pty?cols=80&rows=24&cmd=sh", {"Authorization": "Bearer " + s.api_key, "Host": "localhost"}, 30)
             ws.send_frame(2, b"echo from-the-$((40+2))\n")
