@@ -12,10 +12,9 @@
 
 #define HANDSHAKE_MS 30000
 
-/* One for the process, also for the pump of stream.c, which may outlive main. */
+/* One for the process, as HUTCH_CA is, and never freed: the pump of stream.c may outlive main. */
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static struct tls_trust *trust;
-static char *trust_ca; /* whose it is; "" for none */
 
 static struct tls_trust *trust_load(const char *ca, struct err *e)
 {
@@ -40,16 +39,11 @@ static struct tls_trust *trust_load(const char *ca, struct err *e)
 static struct tls_trust *trust_of(const char *ca, struct err *e)
 {
     pthread_mutex_lock(&mu);
-    if (trust && strcmp(trust_ca, ca ? ca : "") != 0) {
-        tls_trust_free(trust);
-        trust = NULL;
-    }
-    if (!trust && (trust = trust_load(ca, e))) {
-        free(trust_ca);
-        trust_ca = xstrdup(ca ? ca : "");
-    }
+    if (!trust)
+        trust = trust_load(ca, e);
+    struct tls_trust *t = trust;
     pthread_mutex_unlock(&mu);
-    return trust;
+    return t;
 }
 
 static const char *advice(enum tls_fault f)

@@ -246,7 +246,7 @@ static int put_bytes(struct cli *x, struct exec_run *r, int fd, struct json *lin
 
 static void send_signal(struct cli *x, const struct exec_run *r, int64_t pid, int sig)
 {
-    struct cli y = {.url = x->url, .key = x->key, .no_start = true};
+    struct cli y = {.url = x->url, .key = x->key, .ca = x->ca, .no_start = true};
     char num[24];
     (void)snprintf(num, sizeof num, "%lld", (long long)pid);
     auto_free char *t = url("/v1/sandboxes/{}/processes/{}/signal", r->id, num);

@@ -283,7 +283,8 @@ def the_api_works_over_https(t):
             ws.send_frame(2, b"echo from-the-$((40+2))\n")
             got = b""
             while b"from-the-42" not in got:
-                got += ws.recv()[1]
+                m = ws.recv()
+                got += m if isinstance(m, bytes) else b""
             ws.close()
             # a port inside, by name
             box.put("/tmp/index.html", b"inside")
@@ -291,7 +292,7 @@ def the_api_works_over_https(t):
             host = f"8077-{box.id}.{DOMAIN}"
             answer = until(lambda: (lambda a: a if b" 200 " in a[:20] else None)(ask(s.raw(name=host), "GET /index.html HTTP/1.0", host)), 20, "the port answers")
             true(answer.endswith(b"inside"), answer)
-            url = c.get(f"/v1/sandboxes/{box.id}/url", query={"port": 8077})["url"]
+            url = c.get(f"/v1/sandboxes/{box.id}/url", port=8077)["url"]
             equal(url, f"https://{host}:{s.d.port}/")
         finally:
             box.kill()
@@ -320,7 +321,9 @@ def the_command_line_works_over_https(t):
         open(os.path.join(t.tmp, "tree", "a"), "wb").write(data[:100000])
         ok("cp", os.path.join(t.tmp, "tree"), "box:/tmp/tree")
         equal(ok("exec", "box", "--", "sha256sum", "/tmp/tree/a").split()[0].decode(), sha(data[:100000]))
-        equal(ok("run", "--isolation", "container", "--", "echo", "once"), b"once\n")
+        for _ in range(5):
+            equal(ok("run", "--isolation", "container", "--", "echo", "once"), b"once\n")
+        equal(len(ok("ls", "-q").split()), 1, "what run made is gone")
         contains(ok("doctor"), b"certificate")
         contains(ok("url", "box", "80"), b"https://80-")
         contains(terminal(s, "sh", "box"), b"answer-42")
