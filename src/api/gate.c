@@ -56,7 +56,8 @@ static struct str listen_host(const struct config *cfg)
 /* What clients call the control API that know only a domain: api.DOMAIN. */
 static bool is_api(struct str host, struct str domain)
 {
-    return domain.n && host.n == domain.n + 4 && same_name((struct str){host.p, 4}, S("api.")) && same_name((struct str){host.p + 4, domain.n}, domain);
+    return domain.n && host.n == domain.n + 4 && same_name((struct str){host.p, 4}, S("api.")) &&
+           same_name((struct str){host.p + 4, domain.n}, domain);
 }
 static bool is_ours(const struct config *cfg, struct str host)
 {

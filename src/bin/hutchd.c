@@ -186,15 +186,21 @@ static void on_hup(void *arg)
 static void on_shutdown(void *arg, bool keep) { begin_stop(arg, keep); }
 
 /* ---- TLS ---- */
-static void greeted(void *arg, struct transport *t) { http_adopt_over(((struct daemon *)arg)->http, t); }
+static void greeted(void *arg, struct transport *t)
+{
+    http_adopt_over(((struct daemon *)arg)->http, t);
+}
 static void listen_tls(struct daemon *d)
 {
     tls_files_watch(d->tls, d->loop);
     d->signers = jobs_new(d->loop, 2);
     d->front = tls_front_new(d->loop, d->signers, d->tls, greeted, d);
-    (void)http_listen_front(d->http, d->listener, tls_front_take, d->front); /* the second of eight */
+    (void)http_listen_front(d->http, d->listener, tls_front_take,
+                            d->front); /* the second of eight */
 }
-static int read_tls(struct daemon *d, struct err *e) /* as root: what only root can read is at least good for one start */
+static int read_tls(
+    struct daemon *d,
+    struct err *e) /* as root: what only root can read is at least good for one start */
 {
     if (!*d->cfg.tls_cert)
         return 0;
@@ -204,7 +210,8 @@ static int read_tls(struct daemon *d, struct err *e) /* as root: what only root 
 static void check_tls(const struct config *cfg) /* as who we are from now on */
 {
     if (*cfg->tls_cert && (access(cfg->tls_cert, R_OK) || access(cfg->tls_key, R_OK)))
-        log_warn("uid %u cannot read %s and %s: a new certificate is taken over by a restart only", (unsigned)cfg->uid, cfg->tls_cert, cfg->tls_key);
+        log_warn("uid %u cannot read %s and %s: a new certificate is taken over by a restart only",
+                 (unsigned)cfg->uid, cfg->tls_cert, cfg->tls_key);
 }
 
 static void recovered(void *arg, const struct err *e)
@@ -235,7 +242,8 @@ static void recovered(void *arg, const struct err *e)
     d->listener = -1;
     spawn_lease_keep(&d->lease);
     notify_send("READY=1");
-    log_info("listening on %s (port %d%s) and %s", d->cfg.listen, port, d->tls ? ", TLS" : "", sock);
+    log_info("listening on %s (port %d%s) and %s", d->cfg.listen, port, d->tls ? ", TLS" : "",
+             sock);
 }
 
 /* ---- start ---- */

@@ -31,7 +31,10 @@ static const char *setting(const struct conf *c, const char *name)
 }
 
 /* ---- self-signed ---- */
-struct names { char *at[NAMES_MAX]; int n; };
+struct names {
+    char *at[NAMES_MAX];
+    int n;
+};
 static void names_free(struct names *s)
 {
     for (int i = 0; i < s->n; i++)
@@ -54,7 +57,8 @@ static int add_name(struct cli *x, struct names *s, const char *name)
         return err_set(&x->err, E_INVALID, "more than %d names", NAMES_MAX / 2);
     add_once(s, name);
     auto_free char *below = xasprintf("*.%s", name);
-    if (!x509_is_address(name) && strchr(name, '.') && *name != '*') /* no client takes a star right before a top-level name */
+    if (!x509_is_address(name) && strchr(name, '.') &&
+        *name != '*') /* no client takes a star right before a top-level name */
         add_once(s, below);
     return 0;
 }
@@ -105,12 +109,13 @@ static int open_folder(struct cli *x, const char *path)
     return err_set(&x->err, E_DENIED, "%.150s belongs to somebody else", path);
 }
 /* Beside its place, then renamed: the daemon never reads half a file. */
-static int put_file(struct cli *x, int dir, const char *name, const struct buf *b, mode_t mode, uid_t owner)
+static int put_file(struct cli *x, int dir, const char *name, const struct buf *b, mode_t mode,
+                    uid_t owner)
 {
     auto_free char *tmp = xasprintf(".%s.%d", name, (int)getpid());
     auto_fd fd = openat(dir, tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd >= 0 && fd_write_all(fd, b->p, b->n) && !fchmod(fd, mode) && (geteuid() || !fchown(fd, owner, owner)) && !fsync(fd) &&
-        !renameat(dir, tmp, dir, name))
+    if (fd >= 0 && fd_write_all(fd, b->p, b->n) && !fchmod(fd, mode) &&
+        (geteuid() || !fchown(fd, owner, owner)) && !fsync(fd) && !renameat(dir, tmp, dir, name))
         return 0;
     int why = errno;
     if (fd >= 0)
@@ -132,14 +137,18 @@ static int authority(struct cli *x, int dir, struct buf *cert, struct buf *key)
     char host[65] = "", cn[96];
     if (!get_file(dir, "ca.pem", cert)) {
         if (get_file(dir, "ca.key", key))
-            return err_set(&x->err, E_CONFLICT, "ca.pem is there, ca.key is not: remove ca.pem to begin anew");
+            return err_set(&x->err, E_CONFLICT,
+                           "ca.pem is there, ca.key is not: remove ca.pem to begin anew");
         return x509_ca_check((struct str){cert->p, cert->n}, (struct str){key->p, key->n}, &x->err);
     }
     (void)gethostname(host, sizeof host - 1);
     (void)snprintf(cn, sizeof cn, "hutch on %.50s", host);
     if (x509_ca_make(cn, CA_DAYS, cert, key, &x->err))
         return -1;
-    return put_file(x, dir, "ca.key", key, 0600, geteuid()) || put_file(x, dir, "ca.pem", cert, 0644, geteuid()) ? -1 : 0;
+    return put_file(x, dir, "ca.key", key, 0600, geteuid()) ||
+                   put_file(x, dir, "ca.pem", cert, 0644, geteuid())
+               ? -1
+               : 0;
 }
 
 static void explain(const char *folder, const struct names *s, const struct conf *c)
@@ -150,7 +159,8 @@ static void explain(const char *folder, const struct names *s, const struct conf
     (void)printf("\n\nsettings of the daemon (in %s), then start it again:\n"
                  "  HUTCH_TLS_CERT=%s/server.pem\n  HUTCH_TLS_KEY=%s/server.key\n",
                  conf_path() ? conf_path() : "its environment", folder, folder);
-    if (!setting(c, "HUTCH_DOMAIN") && strchr(s->at[0], '.') && s->n > 1 && !strncmp(s->at[1], "*.", 2))
+    if (!setting(c, "HUTCH_DOMAIN") && strchr(s->at[0], '.') && s->n > 1 &&
+        !strncmp(s->at[1], "*.", 2))
         (void)printf("  HUTCH_DOMAIN=%s\n", s->at[0]);
     (void)printf("\nclients must trust %s/ca.pem:\n"
                  "  hutch    HUTCH_CA=%s/ca.pem    (or hutch --cacert FILE)\n"
@@ -175,10 +185,14 @@ static int exec_self_signed(struct cli *x, struct args *a)
     if (!rc)
         rc = (dir = open_folder(x, folder)) < 0 ? -1 : authority(x, dir, &ca, &ca_key);
     if (!rc)
-        rc = x509_server_make((struct str){ca.p, ca.n}, (struct str){ca_key.p, ca_key.n}, (const char *const *)s.at, s.n, SERVER_DAYS, &cert, &key, &x->err);
+        rc = x509_server_make((struct str){ca.p, ca.n}, (struct str){ca_key.p, ca_key.n},
+                              (const char *const *)s.at, s.n, SERVER_DAYS, &cert, &key, &x->err);
     /* The key first: a daemon that looks in between finds a pair that does not belong together, and waits for the second. */
     if (!rc)
-        rc = put_file(x, dir, "server.key", &key, 0600, owner) || put_file(x, dir, "server.pem", &cert, 0644, owner) ? -1 : 0;
+        rc = put_file(x, dir, "server.key", &key, 0600, owner) ||
+                     put_file(x, dir, "server.pem", &cert, 0644, owner)
+                 ? -1
+                 : 0;
     if (!rc)
         explain(folder, &s, &c);
     if (ca_key.p)
@@ -217,7 +231,9 @@ static int exec_show(struct cli *x, struct args *a)
     const char *set = setting(&c, "HUTCH_TLS_CERT"), *path = a->n ? a->v[0] : set ? set : made;
     if (tls_files_facts(path, &f, &x->err)) {
         if (!a->n && !set && x->err.sys == ENOENT)
-            (void)snprintf(x->hint, sizeof x->hint, "HUTCH_TLS_CERT is not set; `hutch tls self-signed` makes a certificate");
+            (void)snprintf(
+                x->hint, sizeof x->hint,
+                "HUTCH_TLS_CERT is not set; `hutch tls self-signed` makes a certificate");
         return cli_fail(x);
     }
     if (args_flag(a, "json")) {
@@ -228,15 +244,31 @@ static int exec_show(struct cli *x, struct args *a)
     char text[2][256];
     esc_text(str_of(f.subject), text[0], sizeof text[0]);
     esc_text(str_of(f.issuer), text[1], sizeof text[1]);
-    (void)printf("file      %s\nsubject   %s\nissuer    %s\nnames     %s\nvalid     %s to %s (%s%d days%s)\nsha256    %s\n", path, text[0], text[1],
-                 *f.names ? f.names : "none", f.from, f.to, left < 0 ? "ended " : "", left < 0 ? -left : left, left < 0 ? " ago" : " left", f.sha256);
+    (void)printf(
+        "file      %s\nsubject   %s\nissuer    %s\nnames     %s\nvalid     %s to %s (%s%d days%s)\nsha256    %s\n",
+        path, text[0], text[1], *f.names ? f.names : "none", f.from, f.to, left < 0 ? "ended " : "",
+        left < 0 ? -left : left, left < 0 ? " ago" : " left", f.sha256);
     return 0;
 }
 
 static const struct opt self_opts[] = {
-    {"name", 0, 'l', "HOST", "a name or address of this machine (may repeat); *.HOST is added", NULL}, OPT_END};
+    {"name", 0, 'l', "HOST", "a name or address of this machine (may repeat); *.HOST is added",
+     NULL},
+    OPT_END};
 static const struct opt show_opts[] = {OPT_JSON, OPT_END};
-static const struct cmd tls_self = {.name = "self-signed", .usage = "[--name HOST]…", .help = "make a certificate, signed by an authority of this machine", .opts = self_opts, .exec = exec_self_signed};
-static const struct cmd tls_show = {.name = "show", .usage = "[FILE]", .help = "show the daemon's certificate, or one in a file", .opts = show_opts, .max = 1, .words = "@file", .exec = exec_show};
+static const struct cmd tls_self = {
+    .name = "self-signed",
+    .usage = "[--name HOST]…",
+    .help = "make a certificate, signed by an authority of this machine",
+    .opts = self_opts,
+    .exec = exec_self_signed};
+static const struct cmd tls_show = {.name = "show",
+                                    .usage = "[FILE]",
+                                    .help = "show the daemon's certificate, or one in a file",
+                                    .opts = show_opts,
+                                    .max = 1,
+                                    .words = "@file",
+                                    .exec = exec_show};
 static const struct cmd *const subs[] = {&tls_self, &tls_show, NULL};
-const struct cmd cmd_tls = {.name = "tls", .usage = "self-signed|show", .help = "certificates for https", .sub = subs};
+const struct cmd cmd_tls = {
+    .name = "tls", .usage = "self-signed|show", .help = "certificates for https", .sub = subs};

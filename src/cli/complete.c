@@ -172,6 +172,7 @@ void complete(struct cli *x, int n, char **words, struct buf *out)
     if (o.cur[0] == '-') {
         put(&o, "--help", "show this");
         if (!c)
-            put(&o, "--url", "another daemon"), put(&o, "--cacert", "certificates to trust"), put(&o, "--version", "print the version");
+            put(&o, "--url", "another daemon"), put(&o, "--cacert", "certificates to trust"),
+                put(&o, "--version", "print the version");
     }
 }

@@ -53,9 +53,11 @@ static const char *advice(enum tls_fault f)
         return "get the certificate of whoever signed it (of `hutch tls self-signed`: ca.pem) and name it with HUTCH_CA=FILE or --cacert FILE";
     case TLS_OTHER_NAME:
         return "use one of those names in HUTCH_URL, or give the server a certificate for this one (`hutch tls self-signed --name NAME`)";
-    case TLS_EXPIRED: return "renew the certificate on the server (`hutch tls self-signed`, or whoever issued it); it is read again by itself";
+    case TLS_EXPIRED:
+        return "renew the certificate on the server (`hutch tls self-signed`, or whoever issued it); it is read again by itself";
     case TLS_NOT_YET: return "check the clocks of both machines";
-    case TLS_FOREIGN: return "that port does not speak TLS: use http:// in HUTCH_URL, or set HUTCH_TLS_CERT and HUTCH_TLS_KEY there";
+    case TLS_FOREIGN:
+        return "that port does not speak TLS: use http:// in HUTCH_URL, or set HUTCH_TLS_CERT and HUTCH_TLS_KEY there";
     case TLS_FINE:
     case TLS_BROKEN: break;
     }

@@ -47,7 +47,12 @@ SSL_CTX *tls_context(bool server)
 }
 
 /* The last session a server gave us, for the next connection to it: programs that connect again and again. */
-struct tls_trust { SSL_CTX *ctx; pthread_mutex_t mu; SSL_SESSION *last; char *last_name; };
+struct tls_trust {
+    SSL_CTX *ctx;
+    pthread_mutex_t mu;
+    SSL_SESSION *last;
+    char *last_name;
+};
 
 static int session_new(SSL *s, SSL_SESSION *sess);
 /* What was wrong with a certificate is told with the names it is for. */
@@ -259,7 +264,8 @@ struct tls *tls_client_new(struct tls_trust *trust, const char *name, struct err
     t->name = xstrdup(name);
     pthread_mutex_lock(&trust->mu);
     if (trust->last && !strcmp(trust->last_name, name))
-        (void)SSL_set_session(t->ssl, trust->last); /* without it the handshake is longer, that is all */
+        (void)SSL_set_session(t->ssl,
+                              trust->last); /* without it the handshake is longer, that is all */
     pthread_mutex_unlock(&trust->mu);
     SSL_set_connect_state(t->ssl);
     return t;
@@ -316,12 +322,15 @@ static int verified(int ok, X509_STORE_CTX *ctx)
     t->fault = fault_of(X509_STORE_CTX_get_error(ctx));
     if (cert && t->fault == TLS_OTHER_NAME) {
         x509_facts_of(cert, &f);
-        (void)snprintf(t->why, sizeof t->why, "certificate: hostname mismatch, it is for %.180s", *f.names ? f.names : f.subject);
+        (void)snprintf(t->why, sizeof t->why, "certificate: hostname mismatch, it is for %.180s",
+                       *f.names ? f.names : f.subject);
     } else if (cert && (t->fault == TLS_EXPIRED || t->fault == TLS_NOT_YET)) {
         x509_facts_of(cert, &f);
-        (void)snprintf(t->why, sizeof t->why, "certificate: it is valid from %s to %s", f.from, f.to);
+        (void)snprintf(t->why, sizeof t->why, "certificate: it is valid from %s to %s", f.from,
+                       f.to);
     } else {
-        (void)snprintf(t->why, sizeof t->why, "certificate: %s", X509_verify_cert_error_string(X509_STORE_CTX_get_error(ctx)));
+        (void)snprintf(t->why, sizeof t->why, "certificate: %s",
+                       X509_verify_cert_error_string(X509_STORE_CTX_get_error(ctx)));
     }
     return 0;
 }

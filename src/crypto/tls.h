@@ -14,7 +14,8 @@
 struct tls_trust;
 struct tls_trust *tls_trust_new(const char *const *files, int n, struct err *e);
 void tls_trust_free(struct tls_trust *t);
-void tls_trust_resume(struct tls_trust *t); /* the next connection to a server continues the last one's session */
+void tls_trust_resume(
+    struct tls_trust *t); /* the next connection to a server continues the last one's session */
 /* Before anything else of this file, in a program whose threads may still be at work when main returns. */
 void tls_outlive_main(void);
 /* The host's bundle: the first that exists of the usual places, or NULL. */

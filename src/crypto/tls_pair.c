@@ -8,7 +8,9 @@
 #define SESSIONS_MAX 4096 /* about a KiB each */
 #define SESSION_S    7200
 
-struct tls_pair { SSL_CTX *ctx; };
+struct tls_pair {
+    SSL_CTX *ctx;
+};
 
 void tls_pair_free(struct tls_pair *p)
 {
@@ -50,13 +52,16 @@ static int use_chain(SSL_CTX *ctx, BIO *pem, struct err *e)
         }
     unsigned long end = ERR_peek_last_error();
     ERR_clear_error();
-    return ERR_GET_REASON(end) == PEM_R_NO_START_LINE ? 0 : err_set(e, E_INVALID, "what follows the first certificate is not PEM");
+    return ERR_GET_REASON(end) == PEM_R_NO_START_LINE
+               ? 0
+               : err_set(e, E_INVALID, "what follows the first certificate is not PEM");
 }
 static int use_key(SSL_CTX *ctx, BIO *pem, struct err *e)
 {
     EVP_PKEY *k = PEM_read_bio_PrivateKey(pem, NULL, no_password, NULL);
     if (!k)
-        return ERR_clear_error(), err_set(e, E_INVALID, "there is no PEM private key without a password");
+        return ERR_clear_error(),
+               err_set(e, E_INVALID, "there is no PEM private key without a password");
     bool ok = SSL_CTX_use_PrivateKey(ctx, k) == 1 && SSL_CTX_check_private_key(ctx) == 1;
     EVP_PKEY_free(k);
     ERR_clear_error();
@@ -65,7 +70,8 @@ static int use_key(SSL_CTX *ctx, BIO *pem, struct err *e)
 static int set_up(SSL_CTX *ctx, struct err *e)
 {
     static const unsigned char about[] = "hutch";
-    if (!SSL_CTX_set_cipher_list(ctx, "ECDHE+AESGCM:ECDHE+CHACHA20") || !SSL_CTX_set_session_id_context(ctx, about, sizeof about - 1))
+    if (!SSL_CTX_set_cipher_list(ctx, "ECDHE+AESGCM:ECDHE+CHACHA20") ||
+        !SSL_CTX_set_session_id_context(ctx, about, sizeof about - 1))
         return refuse(e, "libssl refuses our settings");
     SSL_CTX_set_alpn_select_cb(ctx, tls_pick_alpn, NULL);
     /* tls_context has said NO_TICKET: a session is a number that we look up. */

@@ -59,8 +59,9 @@ static bool take_bio(BIO *b, struct buf *out)
 int x509_pem(X509 *x, EVP_PKEY *key, struct buf *ret_cert, struct buf *ret_key, struct err *e)
 {
     BIO *cb = BIO_new(BIO_s_mem()), *kb = BIO_new(BIO_s_secmem());
-    bool ok = cb && kb && PEM_write_bio_X509(cb, x) && PEM_write_bio_PrivateKey(kb, key, NULL, NULL, 0, NULL, NULL) && take_bio(cb, ret_cert) &&
-              take_bio(kb, ret_key);
+    bool ok = cb && kb && PEM_write_bio_X509(cb, x) &&
+              PEM_write_bio_PrivateKey(kb, key, NULL, NULL, 0, NULL, NULL) &&
+              take_bio(cb, ret_cert) && take_bio(kb, ret_key);
     BIO_free(cb), BIO_free(kb);
     return ok ? 0 : fail(e, "encoding");
 }

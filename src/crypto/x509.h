@@ -16,8 +16,8 @@ int x509_ca_check(struct str cert, struct str key, struct err *e);
 
 /* A certificate for a server, signed by that CA, valid from a day ago for `days`; PEM, the CA's own behind it. names: host names, "*." before
  * one, or addresses; the first is also the subject. */
-int x509_server_make(struct str ca_cert, struct str ca_key, const char *const *names, int n, int days, struct buf *ret_cert, struct buf *ret_key,
-                     struct err *e);
+int x509_server_make(struct str ca_cert, struct str ca_key, const char *const *names, int n,
+                     int days, struct buf *ret_cert, struct buf *ret_key, struct err *e);
 bool x509_name_ok(const char *name); /* can such a name be in a certificate? */
 bool x509_is_address(const char *name);
 

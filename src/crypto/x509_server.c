@@ -49,34 +49,45 @@ bool x509_name_ok(const char *name)
 static void alt_names(const char *const *names, int n, struct buf *out)
 {
     for (int i = 0; i < n; i++)
-        buf_printf(out, "%s%s:%s", i ? "," : "", x509_is_address(names[i]) ? "IP" : "DNS", names[i]);
+        buf_printf(out, "%s%s:%s", i ? "," : "", x509_is_address(names[i]) ? "IP" : "DNS",
+                   names[i]);
 }
-static bool sign(X509 *x, X509 *ca, EVP_PKEY *ca_key, EVP_PKEY *key, const char *const *names, int n, int days)
+static bool sign(X509 *x, X509 *ca, EVP_PKEY *ca_key, EVP_PKEY *key, const char *const *names,
+                 int n, int days)
 {
     auto_buf san = {0};
     alt_names(names, n, &san);
-    return X509_set_version(x, X509_VERSION_3) && x509_serial(x) && X509_gmtime_adj(X509_getm_notBefore(x), -86400) &&
+    return X509_set_version(x, X509_VERSION_3) && x509_serial(x) &&
+           X509_gmtime_adj(X509_getm_notBefore(x), -86400) &&
            X509_time_adj_ex(X509_getm_notAfter(x), days, 0, NULL) &&
-           X509_NAME_add_entry_by_txt(X509_get_subject_name(x), "CN", MBSTRING_ASC,
-                                      (const unsigned char *)(strlen(names[0]) <= 64 ? names[0] : "hutch"), -1, -1, 0) &&
-           X509_set_issuer_name(x, X509_get_subject_name(ca)) && X509_set_pubkey(x, key) && x509_ext(x, ca, NID_subject_alt_name, san.p) &&
-           x509_ext(x, ca, NID_basic_constraints, "critical,CA:FALSE") && x509_ext(x, ca, NID_key_usage, "critical,digitalSignature") &&
-           x509_ext(x, ca, NID_ext_key_usage, "serverAuth") && x509_ext(x, ca, NID_subject_key_identifier, "hash") &&
-           x509_ext(x, ca, NID_authority_key_identifier, "keyid") && X509_sign(x, ca_key, EVP_sha256());
+           X509_NAME_add_entry_by_txt(
+               X509_get_subject_name(x), "CN", MBSTRING_ASC,
+               (const unsigned char *)(strlen(names[0]) <= 64 ? names[0] : "hutch"), -1, -1, 0) &&
+           X509_set_issuer_name(x, X509_get_subject_name(ca)) && X509_set_pubkey(x, key) &&
+           x509_ext(x, ca, NID_subject_alt_name, san.p) &&
+           x509_ext(x, ca, NID_basic_constraints, "critical,CA:FALSE") &&
+           x509_ext(x, ca, NID_key_usage, "critical,digitalSignature") &&
+           x509_ext(x, ca, NID_ext_key_usage, "serverAuth") &&
+           x509_ext(x, ca, NID_subject_key_identifier, "hash") &&
+           x509_ext(x, ca, NID_authority_key_identifier, "keyid") &&
+           X509_sign(x, ca_key, EVP_sha256());
 }
-int x509_server_make(struct str ca_cert, struct str ca_key, const char *const *names, int n, int days, struct buf *ret_cert, struct buf *ret_key,
-                     struct err *e)
+int x509_server_make(struct str ca_cert, struct str ca_key, const char *const *names, int n,
+                     int days, struct buf *ret_cert, struct buf *ret_key, struct err *e)
 {
     for (int i = 0; i < n; i++)
         if (!x509_name_ok(names[i]))
             return err_set(e, E_INVALID, "'%.100s' is not a host name or address", names[i]);
     if (x509_ca_check(ca_cert, ca_key, e))
         return -1;
-    BIO *cb = BIO_new_mem_buf(ca_cert.p, (int)ca_cert.n), *kb = BIO_new_mem_buf(ca_key.p, (int)ca_key.n);
+    BIO *cb = BIO_new_mem_buf(ca_cert.p, (int)ca_cert.n),
+        *kb = BIO_new_mem_buf(ca_key.p, (int)ca_key.n);
     X509 *ca = cb ? PEM_read_bio_X509(cb, NULL, NULL, NULL) : NULL, *x = X509_new();
-    EVP_PKEY *ck = kb ? PEM_read_bio_PrivateKey(kb, NULL, NULL, NULL) : NULL, *key = EVP_EC_gen("P-256");
-    int rc = ca && ck && key && x && n > 0 && sign(x, ca, ck, key, names, n, days) ? x509_pem(x, key, ret_cert, ret_key, e)
-                                                                                   : err_set(e, E_INTERNAL, "the certificate could not be signed");
+    EVP_PKEY *ck = kb ? PEM_read_bio_PrivateKey(kb, NULL, NULL, NULL) : NULL,
+             *key = EVP_EC_gen("P-256");
+    int rc = ca && ck && key && x && n > 0 && sign(x, ca, ck, key, names, n, days)
+                 ? x509_pem(x, key, ret_cert, ret_key, e)
+                 : err_set(e, E_INTERNAL, "the certificate could not be signed");
     if (!rc)
         buf_put(ret_cert, ca_cert.p, ca_cert.n);
     ERR_clear_error();
@@ -122,7 +133,8 @@ static void alt_text(X509 *x, struct x509_facts *f)
         } else if (g->type == GEN_IPADD) {
             int n = ASN1_STRING_length(g->d.iPAddress);
             if (n == 4 || n == 16)
-                (void)inet_ntop(n == 4 ? AF_INET : AF_INET6, ASN1_STRING_get0_data(g->d.iPAddress), text, sizeof text);
+                (void)inet_ntop(n == 4 ? AF_INET : AF_INET6, ASN1_STRING_get0_data(g->d.iPAddress),
+                                text, sizeof text);
         }
         if (*text)
             add_name(f, text);

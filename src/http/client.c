@@ -67,7 +67,8 @@ static int connect_name(const char *host, const char *port, struct err *e)
 }
 
 /* The name alone, for whoever verifies it, is *ret_name. */
-static int open_tcp(const char *addr, const char *def_port, char **ret_host, char **ret_name, struct err *e)
+static int open_tcp(const char *addr, const char *def_port, char **ret_host, char **ret_name,
+                    struct err *e)
 {
     size_t n = strcspn(addr, "/"); /* "host:port/" is what people paste */
     char *hp = xstrndup(addr, n), *port = NULL;
@@ -93,13 +94,16 @@ static int open_tcp(const char *addr, const char *def_port, char **ret_host, cha
 static struct transport *open_plain(const char *addr, char **ret_host, struct err *e)
 {
     char *name = NULL;
-    int fd = addr[0] == '/' ? sock_connect_unix(addr, e) : open_tcp(strncmp(addr, "http://", 7) ? addr : addr + 7, "80", ret_host, &name, e);
+    int fd = addr[0] == '/' ? sock_connect_unix(addr, e)
+                            : open_tcp(strncmp(addr, "http://", 7) ? addr : addr + 7, "80",
+                                       ret_host, &name, e);
     free(name);
     if (addr[0] == '/')
         *ret_host = xstrdup("localhost");
     return fd < 0 ? NULL : transport_plain(fd);
 }
-static struct transport *open_secure(const char *addr, const struct http_secure *secure, char **ret_host, struct err *e)
+static struct transport *open_secure(const char *addr, const struct http_secure *secure,
+                                     char **ret_host, struct err *e)
 {
     char *name = NULL;
     if (!secure) {
@@ -112,7 +116,8 @@ static struct transport *open_secure(const char *addr, const struct http_secure 
     return t;
 }
 
-struct http_client *http_client_open(const char *addr, const struct http_secure *secure, struct err *e)
+struct http_client *http_client_open(const char *addr, const struct http_secure *secure,
+                                     struct err *e)
 {
     char *host = NULL;
     if (!strncmp(addr, "unix:", 5))
@@ -171,7 +176,10 @@ static int fill(struct http_client *c, bool block, struct err *e)
             return -1;
     }
 }
-bool http_client_arrived(struct http_client *c) { return c->eof || http_client_pending(c) || fill(c, false, NULL) != 2; }
+bool http_client_arrived(struct http_client *c)
+{
+    return c->eof || http_client_pending(c) || fill(c, false, NULL) != 2;
+}
 
 /* early: may the server answer before it has taken everything (a refused upload)? Then 1 says that it did, or that it
  * hung up, and the answer tells why. */
@@ -195,7 +203,10 @@ static int put_some(struct http_client *c, const void *p, size_t n, bool early, 
     }
     return 0;
 }
-static int put(struct http_client *c, const void *p, size_t n, struct err *e) { return put_some(c, p, n, false, e); }
+static int put(struct http_client *c, const void *p, size_t n, struct err *e)
+{
+    return put_some(c, p, n, false, e);
+}
 
 static int start(struct http_client *c, const char *method, const char *target, const char *const *headers, const char *framing,
                  struct buf *b, struct err *e)

@@ -10,8 +10,13 @@
 
 struct http_client;
 /* How a connection becomes a secure one: wrap takes fd, also when it fails; `name` is what the certificate must be for. */
-struct http_secure { struct transport *(*wrap)(void *arg, int fd, const char *name, struct err *e); void *arg; };
-struct http_client *http_client_open(const char *addr, const struct http_secure *secure /* NULL: no https */, struct err *e);
+struct http_secure {
+    struct transport *(*wrap)(void *arg, int fd, const char *name, struct err *e);
+    void *arg;
+};
+struct http_client *http_client_open(const char *addr,
+                                     const struct http_secure *secure /* NULL: no https */,
+                                     struct err *e);
 void http_client_close(struct http_client *c); /* NULL is fine */
 void http_client_timeout(struct http_client *c, int64_t ns); /* longest silence tolerated, 0: none (default) */
 

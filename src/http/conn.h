@@ -96,7 +96,13 @@ struct http_stream {
 };
 
 struct http_slot { struct http_stream *s; uint32_t gen; uint32_t next_free; };
-struct http_listener { struct http_server *srv; struct io io; int fd; http_front *front; void *front_arg; /* NULL: none */ };
+struct http_listener {
+    struct http_server *srv;
+    struct io io;
+    int fd;
+    http_front *front;
+    void *front_arg; /* NULL: none */
+};
 #define HTTP_LISTENERS_MAX 8
 struct http_server {
     struct loop *loop;
@@ -118,7 +124,8 @@ struct http_server {
 };
 
 /* conn.c */
-void conn_new(struct http_server *srv, struct transport *t, bool read_now /* bytes may have arrived that the socket does not show */);
+void conn_new(struct http_server *srv, struct transport *t,
+              bool read_now /* bytes may have arrived that the socket does not show */);
 void conn_kick(struct http_conn *c);
 void conn_kill(struct http_conn *c); /* cancels the stream */
 void conn_put(struct http_conn *c, const void *p, size_t n);

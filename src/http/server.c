@@ -89,7 +89,10 @@ static void on_accept(void *arg, int events)
     }
 }
 
-int http_listen_fd(struct http_server *srv, int fd) { return http_listen_front(srv, fd, NULL, NULL); }
+int http_listen_fd(struct http_server *srv, int fd)
+{
+    return http_listen_front(srv, fd, NULL, NULL);
+}
 int http_listen_front(struct http_server *srv, int fd, http_front *front, void *arg)
 {
     if (srv->nlisteners == HTTP_LISTENERS_MAX)

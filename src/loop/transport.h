@@ -24,10 +24,19 @@ struct transport_ops {
     bool (*shut)(struct transport *t);
     void (*free)(struct transport *t); /* not the descriptor */
 };
-struct transport { const struct transport_ops *ops; int fd; /* owned */ };
+struct transport {
+    const struct transport_ops *ops;
+    int fd; /* owned */
+};
 
 struct transport *transport_plain(int fd);
-static inline ssize_t transport_recv(struct transport *t, void *p, size_t cap) { return t->ops->recv(t, p, cap); }
-static inline ssize_t transport_send(struct transport *t, const void *p, size_t n) { return t->ops->send(t, p, n); }
+static inline ssize_t transport_recv(struct transport *t, void *p, size_t cap)
+{
+    return t->ops->recv(t, p, cap);
+}
+static inline ssize_t transport_send(struct transport *t, const void *p, size_t n)
+{
+    return t->ops->send(t, p, n);
+}
 static inline bool transport_shut(struct transport *t) { return t->ops->shut(t); }
 void transport_close(struct transport *t); /* at once; NULL is fine */

@@ -4,7 +4,8 @@
 #include <poll.h>
 #include <unistd.h>
 
-static int wait_for(struct transport *t, short what, int timeout_ms, const char *name, struct err *e)
+static int wait_for(struct transport *t, short what, int timeout_ms, const char *name,
+                    struct err *e)
 {
     struct pollfd p = {t->fd, what, 0};
     int r;
@@ -18,7 +19,8 @@ static int wait_for(struct transport *t, short what, int timeout_ms, const char 
 static int refused(struct transport *t, const char *name, struct err *e)
 {
     const char *why = tls_error(tls_of(t));
-    return err_set(e, E_UNAVAILABLE, "no secure connection to %.80s: %s", name, why ? why : "it closed the connection");
+    return err_set(e, E_UNAVAILABLE, "no secure connection to %.80s: %s", name,
+                   why ? why : "it closed the connection");
 }
 
 static int greet(struct transport *t, const char *name, int timeout_ms, struct err *e)
@@ -38,7 +40,8 @@ static int greet(struct transport *t, const char *name, int timeout_ms, struct e
     }
 }
 
-struct transport *tls_dial(struct tls_trust *trust, int fd, const char *name, int timeout_ms, enum tls_fault *ret_fault, struct err *e)
+struct transport *tls_dial(struct tls_trust *trust, int fd, const char *name, int timeout_ms,
+                           enum tls_fault *ret_fault, struct err *e)
 {
     struct tls *tls = tls_client_new(trust, name, e);
     *ret_fault = TLS_BROKEN;

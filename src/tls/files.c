@@ -16,7 +16,12 @@
 #define DAILY_NS (DAY_S * NS_PER_S)
 
 /* A file as it was: if none of this changed, nothing did. */
-struct trace { dev_t dev; ino_t ino; off_t size; struct timespec changed; };
+struct trace {
+    dev_t dev;
+    ino_t ino;
+    off_t size;
+    struct timespec changed;
+};
 
 struct tls_files {
     char *cert, *key;
@@ -36,8 +41,8 @@ static struct trace trace_of(const char *path)
 }
 static bool same(const struct trace *a, const struct trace *b)
 {
-    return a->dev == b->dev && a->ino == b->ino && a->size == b->size && a->changed.tv_sec == b->changed.tv_sec &&
-           a->changed.tv_nsec == b->changed.tv_nsec;
+    return a->dev == b->dev && a->ino == b->ino && a->size == b->size &&
+           a->changed.tv_sec == b->changed.tv_sec && a->changed.tv_nsec == b->changed.tv_nsec;
 }
 
 static char *slurp(const char *path, struct err *e)
@@ -100,7 +105,8 @@ void tls_files_look(struct tls_files *f)
         if (load(f, &e))
             log_warn("the new certificate is not used, the old one stays: %s", e.msg);
         else
-            log_info("a new certificate is in force: %s, for %s, until %s", f->facts.subject, f->facts.names, f->facts.to);
+            log_info("a new certificate is in force: %s, for %s, until %s", f->facts.subject,
+                     f->facts.names, f->facts.to);
     }
     warn_of_end(f);
 }
@@ -112,7 +118,8 @@ static void on_timer(void *arg)
 }
 void tls_files_watch(struct tls_files *f, struct loop *l)
 {
-    log_info("TLS with the certificate %s, for %s, until %s", f->facts.subject, f->facts.names, f->facts.to);
+    log_info("TLS with the certificate %s, for %s, until %s", f->facts.subject, f->facts.names,
+             f->facts.to);
     warn_of_end(f);
     timer_init(&f->timer, l, on_timer, f);
     timer_arm(&f->timer, LOOK_NS);
@@ -123,7 +130,8 @@ struct tls_files *tls_files_new(const char *cert, const char *key, struct err *e
 {
     struct tls_files *f = xcalloc(1, sizeof *f);
     f->cert = xstrdup(cert), f->key = xstrdup(key);
-    f->seen[0] = trace_of(cert), f->seen[1] = trace_of(key); /* before reading: what changes meanwhile is seen later */
+    f->seen[0] = trace_of(cert),
+    f->seen[1] = trace_of(key); /* before reading: what changes meanwhile is seen later */
     if (!load(f, e))
         return f;
     tls_files_free(f);

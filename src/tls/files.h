@@ -12,9 +12,13 @@
 struct tls_files;
 struct tls_files *tls_files_new(const char *cert, const char *key, struct err *e);
 void tls_files_free(struct tls_files *f);
-void tls_files_watch(struct tls_files *f, struct loop *l); /* looks every few seconds, and warns once a day of an end that is near */
-void tls_files_look(struct tls_files *f);                  /* looks now */
-struct tls_pair *tls_files_pair(struct tls_files *f);      /* the one in force; valid until the next turn of the loop */
+void tls_files_watch(
+    struct tls_files *f,
+    struct loop *l); /* looks every few seconds, and warns once a day of an end that is near */
+void tls_files_look(struct tls_files *f); /* looks now */
+struct tls_pair *tls_files_pair(
+    struct tls_files *f); /* the one in force; valid until the next turn of the loop */
 
-int tls_files_facts(const char *cert, struct x509_facts *ret, struct err *e); /* of a file, for whoever shows it */
-int tls_days_left(const struct x509_facts *f);                               /* negative: it has ended */
+int tls_files_facts(const char *cert, struct x509_facts *ret,
+                    struct err *e);            /* of a file, for whoever shows it */
+int tls_days_left(const struct x509_facts *f); /* negative: it has ended */

@@ -74,11 +74,14 @@ static bool is_plain(struct greeting *g)
 }
 static void answer_plain(struct greeting *g)
 {
-    static const char body[] = "{\"error\":{\"code\":\"invalid\",\"message\":\"this port speaks https\","
-                               "\"hint\":\"use https:// in the URL; what was sent just now, perhaps a key, was not encrypted\"}}\n";
+    static const char body[] =
+        "{\"error\":{\"code\":\"invalid\",\"message\":\"this port speaks https\","
+        "\"hint\":\"use https:// in the URL; what was sent just now, perhaps a key, was not encrypted\"}}\n";
     char answer[400];
-    int n = snprintf(answer, sizeof answer, "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n%s",
-                     sizeof body - 1, body);
+    int n = snprintf(
+        answer, sizeof answer,
+        "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n%s",
+        sizeof body - 1, body);
     g->foreign = true;
     (void)send(g->t->fd, answer, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT); /* a courtesy */
     (void)shutdown(g->t->fd, SHUT_WR);
@@ -188,10 +191,16 @@ void tls_front_take(void *front, int fd)
 void tls_front_patience(struct tls_front *f, int64_t ns) { f->patience_ns = ns; }
 int tls_front_busy(const struct tls_front *f) { return f->n; }
 
-struct tls_front *tls_front_new(struct loop *l, struct jobs *workers, struct tls_files *files, tls_front_ready *ready, void *arg)
+struct tls_front *tls_front_new(struct loop *l, struct jobs *workers, struct tls_files *files,
+                                tls_front_ready *ready, void *arg)
 {
     struct tls_front *f = xcalloc(1, sizeof *f);
-    *f = (struct tls_front){.loop = l, .workers = workers, .files = files, .ready = ready, .arg = arg, .patience_ns = PATIENCE_NS};
+    *f = (struct tls_front){.loop = l,
+                            .workers = workers,
+                            .files = files,
+                            .ready = ready,
+                            .arg = arg,
+                            .patience_ns = PATIENCE_NS};
     list_init(&f->greetings);
     return f;
 }

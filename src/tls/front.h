@@ -16,7 +16,8 @@
 
 struct tls_front;
 typedef void tls_front_ready(void *arg, struct transport *t); /* takes t */
-struct tls_front *tls_front_new(struct loop *l, struct jobs *workers, struct tls_files *files, tls_front_ready *ready, void *arg);
+struct tls_front *tls_front_new(struct loop *l, struct jobs *workers, struct tls_files *files,
+                                tls_front_ready *ready, void *arg);
 void tls_front_patience(struct tls_front *f, int64_t ns); /* instead of 10 s */
 void tls_front_take(void *front, int fd);
 int tls_front_busy(const struct tls_front *f); /* handshakes under way */

@@ -12,13 +12,14 @@
 #include <sys/socket.h>
 
 #define CIPHER_READ (32u << 10)
-#define PIECE       (64u << 10)  /* plain bytes encrypted at a time */
-#define OUT_MAX     (256u << 10) /* more unsent than this: the peer asks for answers that it does not read */
+#define PIECE       (64u << 10) /* plain bytes encrypted at a time */
+#define OUT_MAX \
+    (256u << 10) /* more unsent than this: the peer asks for answers that it does not read */
 
 struct tls_transport {
     struct transport t;
     struct tls *tls;
-    struct buf out;     /* ciphertext; the kernel has the first out_off bytes */
+    struct buf out; /* ciphertext; the kernel has the first out_off bytes */
     size_t out_off;
     size_t piece, told; /* plain bytes in it, and how many of them were reported as sent */
     bool finished;      /* close_notify is made */
@@ -43,7 +44,8 @@ int tls_flush(struct transport *t)
     struct tls_transport *x = self(t);
     (void)tls_take(x->tls, &x->out);
     while (x->out_off < x->out.n) {
-        ssize_t w = send(t->fd, x->out.p + x->out_off, x->out.n - x->out_off, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t w =
+            send(t->fd, x->out.p + x->out_off, x->out.n - x->out_off, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (w < 0 && errno == EINTR)
             continue;
         if (w < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
@@ -57,7 +59,10 @@ int tls_flush(struct transport *t)
     return 0;
 }
 
-void tls_step(struct transport *t) { (void)tls_read(self(t)->tls, NULL, 0); /* the outcome is asked for afterwards */ }
+void tls_step(struct transport *t)
+{
+    (void)tls_read(self(t)->tls, NULL, 0); /* the outcome is asked for afterwards */
+}
 struct tls *tls_of(struct transport *t) { return self(t)->tls; }
 
 /* ---- plain bytes ---- */
@@ -94,7 +99,8 @@ static ssize_t on_recv(struct transport *t, void *p, size_t cap)
 /* What the caller may count as sent of the piece that is on its way. */
 static size_t progress(struct tls_transport *x)
 {
-    size_t done = x->out.n ? x->out_off * x->piece / x->out.n : x->piece, news = done > x->told ? done - x->told : 0;
+    size_t done = x->out.n ? x->out_off * x->piece / x->out.n : x->piece,
+           news = done > x->told ? done - x->told : 0;
     x->told += news;
     return news;
 }

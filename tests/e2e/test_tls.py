@@ -251,6 +251,16 @@ def one_slow_greeting_holds_up_nobody(t):
 
 # ---- everything over it -----------------------------------------------------------------------------------------------
 
+INSIDE = b"""
+import http.server
+class H(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = f"inside {self.headers.get_all('X-Forwarded-Proto')}".encode()
+        self.send_response(200); self.send_header("Content-Length", str(len(body))); self.end_headers(); self.wfile.write(body)
+http.server.HTTPServer(("127.0.0.1", 8077), H).serve_forever()
+"""
+
+
 @tiers("container")
 @beside
 @timeout(180)
@@ -287,11 +297,11 @@ def the_api_works_over_https(t):
                 got += m if isinstance(m, bytes) else b""
             ws.close()
             # a port inside, by name
-            box.put("/tmp/index.html", b"inside")
-            box.background(["python3", "-m", "http.server", "8077", "-d", "/tmp"])
+            box.put("/tmp/serve.py", INSIDE)
+            box.background(["python3", "/tmp/serve.py"])
             host = f"8077-{box.id}.{DOMAIN}"
-            answer = until(lambda: (lambda a: a if b" 200 " in a[:20] else None)(ask(s.raw(name=host), "GET /index.html HTTP/1.0", host)), 20, "the port answers")
-            true(answer.endswith(b"inside"), answer)
+            answer = until(lambda: (lambda a: a if b" 200 " in a[:20] else None)(ask(s.raw(name=host), "GET / HTTP/1.1\r\nX-Forwarded-Proto: gopher", host)), 20, "the port answers")
+            true(answer.endswith(b"inside ['https']"), answer)
             url = c.get(f"/v1/sandboxes/{box.id}/url", port=8077)["url"]
             equal(url, f"https://{host}:{s.d.port}/")
         finally:

@@ -180,7 +180,8 @@ void url_get(struct http_stream *s, void *arg)
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
-    const char *colon = strrchr(cfg->listen, ':'), *token = sb->kept.preview_token, *scheme = *cfg->tls_cert ? "https" : "http";
+    const char *colon = strrchr(cfg->listen, ':'), *token = sb->kept.preview_token,
+               *scheme = *cfg->tls_cert ? "https" : "http";
     char url[300], host[200];
     (void)snprintf(host, sizeof host, "%u-%s.%s", q.port, sb->id, *cfg->domain ? cfg->domain : "localhost");
     if (*cfg->domain && strchr(cfg->domain, ':'))

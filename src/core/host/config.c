@@ -172,7 +172,8 @@ static int network(struct config *c, struct err *e)
 static int tls(const struct config *c, struct err *e)
 {
     if (!*c->tls_cert != !*c->tls_key)
-        return err_set(e, E_INVALID, "%s is set, %s is not: TLS needs both", *c->tls_cert ? "HUTCH_TLS_CERT" : "HUTCH_TLS_KEY",
+        return err_set(e, E_INVALID, "%s is set, %s is not: TLS needs both",
+                       *c->tls_cert ? "HUTCH_TLS_CERT" : "HUTCH_TLS_KEY",
                        *c->tls_cert ? "HUTCH_TLS_KEY" : "HUTCH_TLS_CERT");
     if (*c->tls_cert && (*c->tls_cert != '/' || *c->tls_key != '/'))
         return err_set(e, E_INVALID, "HUTCH_TLS_CERT and HUTCH_TLS_KEY must be absolute paths");

@@ -119,9 +119,9 @@ const struct setting settings[] = {
 const size_t nsettings = sizeof settings / sizeof *settings;
 
 /* Not the daemon's, but no mistake either. A * stands for any rest. */
-static const char *const others[] = {"HUTCH_URL",   "HUTCH_API_KEY", "HUTCH_NO_START", "HUTCH_CA",
-                                     "HUTCH_FAULT", "HUTCH_BUILD",   "HUTCH_DEBS",
-                                     "HUTCH_TEST_*"};
+static const char *const others[] = {"HUTCH_URL",  "HUTCH_API_KEY", "HUTCH_NO_START",
+                                     "HUTCH_CA",   "HUTCH_FAULT",   "HUTCH_BUILD",
+                                     "HUTCH_DEBS", "HUTCH_TEST_*"};
 /* What a file may set besides: the usual variables of programs that fetch something. */
 static const char *const foreign[] = {"http_proxy",   "https_proxy",    "no_proxy",  "all_proxy",
                                       "HTTPS_PROXY",  "HTTP_PROXY",     "NO_PROXY",  "ALL_PROXY",

@@ -29,7 +29,8 @@ static void make_pair(const char *cert_path, const char *key_path, const char *n
     struct err e;
     struct buf c = {0}, k = {0};
     const char *names[] = {name, "127.0.0.1", "*.hutch.test"};
-    CHECK(!x509_server_make((struct str){ca_cert.p, ca_cert.n}, (struct str){ca_key.p, ca_key.n}, names, 3, days, &c, &k, &e));
+    CHECK(!x509_server_make((struct str){ca_cert.p, ca_cert.n}, (struct str){ca_key.p, ca_key.n},
+                            names, 3, days, &c, &k, &e));
     put(key_path, &k), put(cert_path, &c);
     buf_free(&c), buf_free(&k);
 }
@@ -51,8 +52,16 @@ static void drop_files(void)
     buf_free(&ca_cert), buf_free(&ca_key);
 }
 
-struct world { struct harness h; struct jobs *jobs; struct tls_files *files; struct tls_front *front; };
-static void greeted(void *arg, struct transport *t) { http_adopt_over(((struct world *)arg)->h.srv, t); }
+struct world {
+    struct harness h;
+    struct jobs *jobs;
+    struct tls_files *files;
+    struct tls_front *front;
+};
+static void greeted(void *arg, struct transport *t)
+{
+    http_adopt_over(((struct world *)arg)->h.srv, t);
+}
 static void *world_main(void *arg)
 {
     struct world *w = arg;
@@ -102,13 +111,15 @@ static SSL_CTX *client_ctx(int version)
     SSL_CTX_set_verify(c, SSL_VERIFY_PEER, NULL);
     SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_CLIENT);
     if (version)
-        CHECK(SSL_CTX_set_min_proto_version(c, version) && SSL_CTX_set_max_proto_version(c, version));
+        CHECK(SSL_CTX_set_min_proto_version(c, version) &&
+              SSL_CTX_set_max_proto_version(c, version));
     return c;
 }
 static SSL *hello(SSL_CTX *c, int fd, SSL_SESSION *sess)
 {
     SSL *s = SSL_new(c);
-    CHECK(s && SSL_set1_host(s, "hutch.test") && SSL_set_tlsext_host_name(s, "hutch.test") && SSL_set_fd(s, fd));
+    CHECK(s && SSL_set1_host(s, "hutch.test") && SSL_set_tlsext_host_name(s, "hutch.test") &&
+          SSL_set_fd(s, fd));
     if (sess)
         CHECK(SSL_set_session(s, sess));
     return s;
@@ -125,11 +136,15 @@ static SSL *dial(struct world *w, SSL_CTX *c, SSL_SESSION *sess)
 static void bye(SSL *s)
 {
     int fd = SSL_get_fd(s);
-    SSL_set_shutdown(s, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN); /* or its session is forgotten here */
+    SSL_set_shutdown(s, SSL_SENT_SHUTDOWN |
+                            SSL_RECEIVED_SHUTDOWN); /* or its session is forgotten here */
     SSL_free(s);
     close(fd);
 }
-static void say(SSL *s, const char *z) { CHECK_INT(SSL_write(s, z, (int)strlen(z)), (int)strlen(z)); }
+static void say(SSL *s, const char *z)
+{
+    CHECK_INT(SSL_write(s, z, (int)strlen(z)), (int)strlen(z));
+}
 /* All until the end; what SSL_get_error said about it is returned. */
 static int hear(SSL *s, struct buf *b)
 {
@@ -145,7 +160,8 @@ static int hear(SSL *s, struct buf *b)
 static void ask(SSL *s, const char *path, bool keep, struct buf *b)
 {
     char q[200];
-    snprintf(q, sizeof q, "GET %s HTTP/1.1\r\nHost: hutch.test\r\n%s\r\n", path, keep ? "" : "Connection: close\r\n");
+    snprintf(q, sizeof q, "GET %s HTTP/1.1\r\nHost: hutch.test\r\n%s\r\n", path,
+             keep ? "" : "Connection: close\r\n");
     say(s, q);
     if (!keep) {
         CHECK_INT(hear(s, b), SSL_ERROR_ZERO_RETURN);
@@ -183,10 +199,12 @@ TEST(front, refuses_what_is_older)
     world_start(&w, NULL, 0);
     SSL_CTX *c = client_ctx(0);
     SSL_CTX_set_security_level(c, 0); /* or the client would refuse by itself */
-    CHECK(SSL_CTX_set_min_proto_version(c, TLS1_1_VERSION) && SSL_CTX_set_max_proto_version(c, TLS1_1_VERSION));
+    CHECK(SSL_CTX_set_min_proto_version(c, TLS1_1_VERSION) &&
+          SSL_CTX_set_max_proto_version(c, TLS1_1_VERSION));
     SSL *s = hello(c, harness_connect(&w.h), NULL);
     CHECK(SSL_connect(s) != 1);
-    CHECK_INT(ERR_GET_REASON(ERR_peek_error()), SSL_R_TLSV1_ALERT_PROTOCOL_VERSION); /* the server said so */
+    CHECK_INT(ERR_GET_REASON(ERR_peek_error()),
+              SSL_R_TLSV1_ALERT_PROTOCOL_VERSION); /* the server said so */
     bye(s);
     SSL_CTX_free(c);
     world_stop(&w);
@@ -288,7 +306,9 @@ TEST(front, a_reader_that_stops_is_cut_and_a_slow_one_is_not)
     SSL *slow = dial(&w, c, NULL);
     char t[16384];
     say(slow, "GET /pump HTTP/1.1\r\nHost: a\r\n\r\n");
-    for (int i = 0; i < 20; i++) { /* two seconds, a little at a time: the socket's buffers alone would hold it for longer than write_ns */
+    for (
+        int i = 0; i < 20;
+        i++) { /* two seconds, a little at a time: the socket's buffers alone would hold it for longer than write_ns */
         usleep(100000);
         for (int k = 0; k < 24; k++)
             CHECK(SSL_read(slow, t, sizeof t) > 0);
@@ -308,7 +328,8 @@ TEST(front, uploads_with_back_pressure)
     SSL_CTX *c = client_ctx(0);
     SSL *s = dial(&w, c, NULL);
     char *t = calloc(1, 1 << 20);
-    say(s, "PUT /sink HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 33554432\r\n\r\n");
+    say(s,
+        "PUT /sink HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 33554432\r\n\r\n");
     for (int i = 0; i < 32; i++)
         CHECK_INT(SSL_write(s, t, 1 << 20), 1 << 20);
     CHECK_INT(hear(s, &b), SSL_ERROR_ZERO_RETURN);
@@ -600,7 +621,12 @@ TEST(files, know_when_they_end)
 }
 
 /* ---- our own client ---- */
-struct call { struct tls_trust *trust; const char *name; enum tls_fault fault; int resumed; };
+struct call {
+    struct tls_trust *trust;
+    const char *name;
+    enum tls_fault fault;
+    int resumed;
+};
 static struct transport *wrap(void *arg, int fd, const char *name, struct err *e)
 {
     struct call *c = arg;
@@ -658,7 +684,8 @@ TEST(client, says_what_is_wrong_with_a_certificate)
     tls_trust_free(c.trust);
     unlink(other_ca);
 
-    c = (struct call){.trust = tls_trust_new((const char *const[]){ca_file}, 1, &e), .name = "elsewhere.test"};
+    c = (struct call){.trust = tls_trust_new((const char *const[]){ca_file}, 1, &e),
+                      .name = "elsewhere.test"};
     CHECK(call(&w, &c, &b, &e) == -1 && c.fault == TLS_OTHER_NAME);
     HAS(e.msg, "it is for hutch.test, 127.0.0.1, *.hutch.test");
     c.name = "a.b.hutch.test"; /* a star is one label */
@@ -704,7 +731,8 @@ TEST(front, measures_signing)
         for (int i = 0; i < 50; i++) {
             EVP_MD_CTX *m = EVP_MD_CTX_new();
             size_t n = sizeof sig;
-            CHECK(EVP_DigestSignInit(m, NULL, EVP_sha256(), NULL, keys[k]) == 1 && EVP_DigestSign(m, sig, &n, what, sizeof what) == 1);
+            CHECK(EVP_DigestSignInit(m, NULL, EVP_sha256(), NULL, keys[k]) == 1 &&
+                  EVP_DigestSign(m, sig, &n, what, sizeof what) == 1);
             EVP_MD_CTX_free(m);
         }
         printf("# %s: %.3f ms a signature\n", names[k], (thread_s() - from) / 50 * 1000);
