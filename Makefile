@@ -46,7 +46,7 @@ endif
 
 # ---- libraries: folder -> objects -------------------------------------------------------------------------------
 # Folders whose code also goes into the static programs (agent, spawner) are built a second time with musl.
-HOST_DIRS   := base crypto wire json loop http gate store spawn tier image core api cli
+HOST_DIRS   := base crypto wire json loop tls http gate store spawn tier image core api cli
 STATIC_DIRS := base wire jail spawn guest
 
 host_src = $(filter-out src/spawn/server%.c src/spawn/op_%.c,$(shell find src/$(1) -name '*.c' 2>/dev/null))
@@ -77,7 +77,7 @@ PC_crypto  := $(call pc,libcrypto,-lcrypto)
 PC_ssl     := $(call pc,libssl libcrypto,-lssl -lcrypto)
 PC_zlib    := $(call pc,zlib,-lz)
 PC_archive := $(call pc,libarchive,-larchive)
-PC_daemon  := $(PC_event) $(PC_json) $(call pc,sqlite3,-lsqlite3) $(PC_crypto) $(PC_zlib) -lpthread
+PC_daemon  := $(PC_event) $(PC_json) $(call pc,sqlite3,-lsqlite3) $(PC_ssl) $(PC_zlib) -lpthread
 host_libs   = $(patsubst %,$(B)/lib%.a,$(1))
 
 PROGRAMS := hutchd hutch hutch-spawn hutch-egress hutch-agent hutch-untar hutch-zygote.so
@@ -111,13 +111,13 @@ $(B)/gen/commit: FORCE
 
 -include $(shell find $(B) -name '*.d' -type f 2>/dev/null)
 
-DAEMON_LIBS := api core gate image tier spawn store http json loop wire crypto base
+DAEMON_LIBS := api core gate image tier spawn store http tls json loop wire crypto base
 $(B)/hutchd: $(B)/obj/bin/hutchd.o $(call host_libs,$(DAEMON_LIBS))
 	@echo "  LINK   $@"
 	@$(CC) $(LDFLAGS) -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(PC_daemon)
-$(B)/hutch: $(B)/obj/bin/hutch.o $(call host_libs,cli http json loop base)
+$(B)/hutch: $(B)/obj/bin/hutch.o $(call host_libs,cli http tls json loop crypto base)
 	@echo "  LINK   $@"
-	@$(CC) $(LDFLAGS) -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(PC_event) $(PC_json) $(PC_zlib) -lpthread
+	@$(CC) $(LDFLAGS) -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(PC_event) $(PC_json) $(PC_ssl) $(PC_zlib) -lpthread
 $(B)/hutch-untar: $(B)/obj/bin/hutch-untar.o $(call host_libs,image json crypto base)
 	@echo "  LINK   $@"
 	@$(CC) $(LDFLAGS) -o $@ $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(PC_archive) $(PC_json) $(PC_crypto)
@@ -146,18 +146,19 @@ UNIT_LIBS_base := base
 UNIT_LIBS_wire := wire base
 UNIT_LIBS_json := json base
 UNIT_LIBS_http := http json loop base
+UNIT_LIBS_tls := tls http loop crypto base
 UNIT_LIBS_loop := loop base
 UNIT_LIBS_gate := gate http json loop wire crypto base
 UNIT_LIBS_store := store loop base
 UNIT_LIBS_image := image json crypto base
 UNIT_LIBS_tier := tier spawn json loop wire crypto base
-UNIT_LIBS_core := core gate http tier image spawn store json loop wire crypto base
+UNIT_LIBS_core := core gate http tls tier image spawn store json loop wire crypto base
 UNIT_LIBS_life := $(UNIT_LIBS_core)
-UNIT_LIBS_api := api core gate tier image spawn store http json loop wire crypto base
+UNIT_LIBS_api := api core gate tier image spawn store http tls json loop wire crypto base
 UNIT_LIBS_guest := wire base
 UNIT_LIBS_jail := wire base
 UNIT_LIBS_spawn := wire loop base
-UNIT_LIBS_cli := cli http json loop base
+UNIT_LIBS_cli := cli http tls json loop crypto base
 UNIT_LIBS_crypto := crypto base
 UNIT_SYS := $(PC_daemon) $(PC_ssl) $(PC_archive)
 # What these tests see or move themselves: transitions, stored rows, the clock (tests/unit/life/world.h).

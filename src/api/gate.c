@@ -53,11 +53,19 @@ static struct str listen_host(const struct config *cfg)
     return l.n && *l.p == ':' ? (struct str){l.p, 0} : gate_host_part(l);
 }
 
+/* What clients call the control API that know only a domain: api.DOMAIN. */
+static bool is_api(struct str host, struct str domain)
+{
+    return domain.n && host.n == domain.n + 4 && same_name((struct str){host.p, 4}, S("api.")) &&
+           same_name((struct str){host.p + 4, domain.n}, domain);
+}
 static bool is_ours(const struct config *cfg, struct str host)
 {
     if (same_name(host, S("localhost")) || str_eqz(host, "127.0.0.1") || str_eqz(host, "[::1]"))
         return true;
     if (same_name(host, listen_host(cfg)) || same_name(host, str_of(cfg->domain)))
+        return true;
+    if (is_api(host, S("localhost")) || is_api(host, gate_host_part(str_of(cfg->domain))))
         return true;
     for (const char *p = cfg->hosts; *p;) {
         size_t n = strcspn(p, ",");

@@ -13,6 +13,7 @@
 
 #define CONF_FILE "/etc/hutch/hutchd.conf"
 #define CONF_HOME "/var/lib/hutch" /* HUTCH_HOME where nobody says another */
+#define CONF_UID  64882            /* HUTCH_UID likewise */
 #define CONF_MAX  (1u << 20)
 
 /* The file that HUTCH_CONFIG names, else CONF_FILE; NULL: HUTCH_CONFIG is "none". */

@@ -26,6 +26,8 @@
 #include "loop/sock.h"
 #include "spawn/place.h"
 #include "spawn/starter.h"
+#include "tls/files.h"
+#include "tls/front.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -43,6 +45,9 @@ struct daemon {
     struct core *core;
     struct api *api;
     struct http_server *http;
+    struct tls_files *tls; /* NULL: plain HTTP */
+    struct tls_front *front;
+    struct jobs *signers; /* threads of the handshakes: they wait for nothing else that blocks */
     struct sig term, intr, hup;
     int listener; /* TCP; -1: none, or the server's by now */
     int lease;    /* on the spawner this start brought along; -1: none, or it stays */
@@ -144,8 +149,43 @@ static void begin_stop(struct daemon *d, bool keep)
 }
 static void on_term(void *arg) { begin_stop(arg, true); }  /* an upgrade or a supervisor: sandboxes stay */
 static void on_intr(void *arg) { begin_stop(arg, false); } /* a person at a terminal */
-static void on_hup(void *arg) { core_reload_tenants(((struct daemon *)arg)->core); }
+static void on_hup(void *arg)
+{
+    struct daemon *d = arg;
+    core_reload_tenants(d->core);
+    if (d->tls)
+        tls_files_look(d->tls);
+}
 static void on_shutdown(void *arg, bool keep) { begin_stop(arg, keep); }
+
+/* ---- TLS ---- */
+static void greeted(void *arg, struct transport *t)
+{
+    http_adopt_over(((struct daemon *)arg)->http, t);
+}
+static void listen_tls(struct daemon *d)
+{
+    tls_files_watch(d->tls, d->loop);
+    d->signers = jobs_new(d->loop, 2);
+    d->front = tls_front_new(d->loop, d->signers, d->tls, greeted, d);
+    (void)http_listen_front(d->http, d->listener, tls_front_take,
+                            d->front); /* the second of eight */
+}
+static int read_tls(
+    struct daemon *d,
+    struct err *e) /* as root: what only root can read is at least good for one start */
+{
+    if (!*d->cfg.tls_cert)
+        return 0;
+    d->tls = tls_files_new(d->cfg.tls_cert, d->cfg.tls_key, e);
+    return d->tls ? 0 : err_wrap(e, "HUTCH_TLS_CERT, HUTCH_TLS_KEY");
+}
+static void check_tls(const struct config *cfg) /* as who we are from now on */
+{
+    if (*cfg->tls_cert && (access(cfg->tls_cert, R_OK) || access(cfg->tls_key, R_OK)))
+        log_warn("uid %u cannot read %s and %s: a new certificate is taken over by a restart only",
+                 (unsigned)cfg->uid, cfg->tls_cert, cfg->tls_key);
+}
 
 static void recovered(void *arg, const struct err *e)
 {
@@ -168,11 +208,15 @@ static void recovered(void *arg, const struct err *e)
         return;
     }
     int port = sock_port(d->listener);
-    (void)http_listen_fd(d->http, d->listener); /* the second of eight */
+    if (d->tls)
+        listen_tls(d);
+    else
+        (void)http_listen_fd(d->http, d->listener); /* the second of eight */
     d->listener = -1;
     spawn_lease_keep(&d->lease);
     notify_send("READY=1");
-    log_info("listening on %s (port %d) and %s", d->cfg.listen, port, sock);
+    log_info("listening on %s (port %d%s) and %s", d->cfg.listen, port, d->tls ? ", TLS" : "",
+             sock);
 }
 
 /* ---- start ---- */
@@ -207,10 +251,11 @@ static int start(struct daemon *d, struct err *e)
     if (geteuid()) /* it would only see what is in its way, not why */
         return err_set(e, E_DENIED, "hutchd must be started as root (it starts hutch-spawn, then drops root)");
     /* do not reorder: whoever else lives on this host is found out before anything is changed */
-    if (listen_early(d, e) || spawn_find(&sc, &found, e) || place_take(&sc, e))
+    if (read_tls(d, e) || listen_early(d, e) || spawn_find(&sc, &found, e) || place_take(&sc, e))
         return -1;
     if ((!found && spawn_start(&sc, &d->lease, e)) || drop_root(cfg, e))
         return -1;
+    check_tls(cfg);
     d->loop = loop_new();
     d->jobs = jobs_new(d->loop, 2);
     d->core = core_new(d->loop, d->jobs, cfg, e);
@@ -273,7 +318,7 @@ static void man(struct buf *b)
     buf_puts(
         b,
         ".SH SIGNALS\n.TP\nSIGTERM\nStop; sandboxes keep running for the next hutchd.\n.TP\nSIGINT\nStop, with all sandboxes.\n"
-        ".TP\nSIGHUP\nRead HUTCH_TENANTS again.\n"
+        ".TP\nSIGHUP\nRead HUTCH_TENANTS and the certificate again.\n"
         ".SH FILES\n.TP\n.I /etc/hutch/hutchd.conf\nSettings.\n.TP\n.I /var/lib/hutch\nState.\n.TP\n.I /run/hutch/hutch.sock\nThe API for this host.\n"
         ".SH SEE ALSO\n.BR hutch (1),\n.BR hutch\\-spawn (8)\n");
 }
@@ -346,6 +391,7 @@ int main(int argc, char **argv)
     core_recover(d.core, recovered, &d);
     loop_run(d.loop);
 
+    tls_front_free(d.front); /* before the server it hands connections to */
     http_server_free(d.http);
     char sock[128];
     (void)snprintf(sock, sizeof sock, "%s/hutch.sock", d.cfg.run);
@@ -354,6 +400,9 @@ int main(int argc, char **argv)
     core_free(d.core);
     api_free(d.api); /* after core, which may still call back into it */
     jobs_free(d.jobs);
+    if (d.signers)
+        jobs_free(d.signers);
+    tls_files_free(d.tls);
     sig_stop(&d.term), sig_stop(&d.intr), sig_stop(&d.hup);
     loop_free(d.loop);
     config_fini(&d.cfg);

@@ -39,9 +39,10 @@ struct cmd {
 };
 
 struct cli {
-    char *url;         /* where to connect: "unix:…" or "http://…" */
+    char *url;         /* where to connect: "unix:…", "http://…" or "https://…" */
     bool local;        /* the unix socket: may start the daemon */
     char *key;         /* NULL: none */
+    char *ca;          /* --cacert, HUTCH_CA: whom to trust besides the system's; NULL: nobody */
     char *home, *run;  /* HUTCH_HOME, HUTCH_RUN */
     bool no_start;     /* never start a daemon */
     int sigfd;         /* signals_open(): INT, TERM and HUP come here; 0: they end us */

@@ -51,11 +51,11 @@ static bool nobody_home(const struct err *e) { return e->sys == ENOENT || e->sys
 struct http_client *api_open(struct cli *x)
 {
     struct err e = {0};
-    struct http_client *c = http_client_open(x->url, &e);
+    struct http_client *c = api_connect(x, &e);
     if (!c && x->local && !x->no_start && nobody_home(&e)) {
         if (daemon_start(x, false))
             return NULL;
-        c = http_client_open(x->url, &e);
+        c = api_connect(x, &e);
     }
     if (c)
         return c;
@@ -134,7 +134,7 @@ static int wait_head(struct cli *x, struct http_client *c)
         struct pollfd p[2] = {{.fd = http_client_fd(c), .events = POLLIN}, {.fd = x->sigfd, .events = POLLIN}};
         if (poll(p, 2, -1) < 0 && errno != EINTR)
             return err_sys(&x->err, errno, "poll");
-        if (p[0].revents)
+        if (p[0].revents && http_client_arrived(c))
             return 0;
         int sig = signals_take(x->sigfd);
         if (sig && x->caught)

@@ -18,6 +18,9 @@ static inline void cleanup_client(struct http_client **c) { http_client_close(*c
 #define auto_client __attribute__((cleanup(cleanup_client))) struct http_client *
 
 struct http_client *api_open(struct cli *x); /* NULL: x->err */
+struct http_client *api_connect(
+    struct cli *x,
+    struct err *e); /* the same without starting a daemon; may set x->hint; secure.c */
 /* The headers of a request; valid until the next call. content_type may be NULL. */
 const char *const *api_headers(struct cli *x, const char *content_type);
 void api_about(struct cli *x, const char *target); /* whom a hint names, until the next request */

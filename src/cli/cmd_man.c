@@ -54,6 +54,7 @@ static const struct {
 } environment[] = {
     {"HUTCH_HOME, HUTCH_RUN", "Where the daemon keeps its state and its sockets; see hutchd(8)."},
     {"HUTCH_URL, HUTCH_API_KEY", "Another daemon, and the key for it."},
+    {"HUTCH_CA", "A file of certificates (PEM) to trust besides the system's, for https."},
     {"HUTCH_NO_START", "Set and not 0: never start the daemon."},
     {"HUTCH_CONFIG", "The settings file, instead of /etc/hutch/hutchd.conf."},
     {"NO_COLOR", "No colours."},

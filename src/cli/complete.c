@@ -154,15 +154,15 @@ void complete(struct cli *x, int n, char **words, struct buf *out)
     struct offer o = {.x = x, .cur = n ? words[n - 1] : "", .before = "", .out = out};
     const struct cmd *const *list = cmds, *c = NULL;
     int i = 0;
-    while (i < n - 1 && words[i][0] == '-') /* before the verb; --url has a value */
-        i += !strcmp(words[i], "--url") ? 2 : 1;
+    while (i < n - 1 && words[i][0] == '-') /* before the verb; these two have a value */
+        i += !strcmp(words[i], "--url") || !strcmp(words[i], "--cacert") ? 2 : 1;
     for (; i < n - 1 && list; i++) {
         if (!(c = cmd_find(list, words[i])))
             return;
         list = c->sub;
     }
     if (i > n - 1)
-        return; /* the value of --url */
+        return; /* the value of --url or --cacert */
     if (c && !list) {
         in_verb(&o, c, n - 1 - i, words + i);
         return;
@@ -172,6 +172,7 @@ void complete(struct cli *x, int n, char **words, struct buf *out)
     if (o.cur[0] == '-') {
         put(&o, "--help", "show this");
         if (!c)
-            put(&o, "--url", "another daemon"), put(&o, "--version", "print the version");
+            put(&o, "--url", "another daemon"), put(&o, "--cacert", "certificates to trust"),
+                put(&o, "--version", "print the version");
     }
 }

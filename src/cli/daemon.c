@@ -25,7 +25,7 @@
 bool daemon_answers(struct cli *x, struct json **ret_health)
 {
     struct err e = {0};
-    auto_client c = http_client_open(x->url, &e);
+    auto_client c = api_connect(x, &e);
     if (!c)
         return false;
     auto_buf b = {0};

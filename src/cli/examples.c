@@ -9,6 +9,8 @@ static const struct { const char *name, *line[2]; } examples[] = {
     {"run",               {"run -- python3 -c 'print(6 * 7)'", "run --net allow=@pip --timeout 10m script.py arg"}},
     {"create",            {"create --name box", "create -t code-interpreter --memory 1024 --timeout 1h --net allow=example.org"}},
     {"ls",                {"ls", "ls -q"}},
+    {"tls self-signed",   {"tls self-signed", "tls self-signed --name hutch.example.org --name 192.0.2.7"}},
+    {"tls show",          {"tls show", "tls show /etc/ssl/hutch.pem"}},
     {"info",              {"info box", "info box --json"}},
     {"exec",              {"exec box -- uname -a", "exec box -- python3 -m http.server 8000"}},
     {"sh",                {"sh box", "sh box -u root"}},

@@ -21,12 +21,12 @@ static const struct { const char *title; const struct cmd *list[16]; } groups[] 
     {"one-shot", {&cmd_run, &cmd_eval}},
     {"sandboxes", {&cmd_create, &cmd_ls, &cmd_info, &cmd_kill, &cmd_timeout, &cmd_keepalive, &cmd_pause, &cmd_resume, &cmd_recover, &cmd_fork, &cmd_snapshot, &cmd_snapshots, &cmd_usage, &cmd_rollback}},
     {"inside", {&cmd_exec, &cmd_sh, &cmd_cp, &cmd_ps, &cmd_logs, &cmd_metrics, &cmd_net, &cmd_egress, &cmd_url}},
-    {"host", {&cmd_up, &cmd_down, &cmd_template, &cmd_volume, &cmd_secret, &cmd_key, &cmd_top, &cmd_events, &cmd_doctor, &cmd_bench, &cmd_completion, &cmd_version, &cmd_help_verb}},
+    {"host", {&cmd_up, &cmd_down, &cmd_template, &cmd_volume, &cmd_secret, &cmd_key, &cmd_tls, &cmd_top, &cmd_events, &cmd_doctor, &cmd_bench, &cmd_completion, &cmd_version, &cmd_help_verb}},
 };
 
 const struct cmd *const cmds[] = {
     &cmd_up, &cmd_down, &cmd_run, &cmd_create, &cmd_ls, &cmd_info, &cmd_exec, &cmd_sh, &cmd_cp, &cmd_logs, &cmd_kill, &cmd_timeout, &cmd_keepalive, &cmd_ps,
-    &cmd_pause, &cmd_resume, &cmd_recover, &cmd_fork, &cmd_snapshot, &cmd_snapshots, &cmd_usage, &cmd_rollback, &cmd_eval, &cmd_template, &cmd_volume, &cmd_key, &cmd_secret, &cmd_net, &cmd_url,
+    &cmd_pause, &cmd_resume, &cmd_recover, &cmd_fork, &cmd_snapshot, &cmd_snapshots, &cmd_usage, &cmd_rollback, &cmd_eval, &cmd_template, &cmd_volume, &cmd_key, &cmd_tls, &cmd_secret, &cmd_net, &cmd_url,
     &cmd_metrics, &cmd_top, &cmd_events, &cmd_egress, &cmd_doctor, &cmd_bench, &cmd_completion, &cmd_version, &cmd_help_verb, NULL,
 };
 
@@ -57,7 +57,7 @@ static void print(const struct buf *b) { (void)fwrite(b->p, 1, b->n, stdout); /*
 static void overview(void)
 {
     auto_buf b = {0};
-    buf_puts(&b, "hutch runs untrusted code in sandboxes.\n\nusage: hutch [--url URL] VERB [options] …\n");
+    buf_puts(&b, "hutch runs untrusted code in sandboxes.\n\nusage: hutch [--url URL] [--cacert FILE] VERB [options] …\n");
     for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
         buf_printf(&b, "\n%s:\n", groups[g].title);
         for (int i = 0; i < 16 && groups[g].list[i]; i++)
@@ -65,7 +65,7 @@ static void overview(void)
     }
     buf_puts(&b, "\n`hutch VERB --help` explains a verb, with examples. ID is the id or the name of a sandbox.\n"
                  "environment: HUTCH_HOME, HUTCH_RUN (directories of state and sockets), HUTCH_URL and HUTCH_API_KEY (another machine),\n"
-                 "             HUTCH_NO_START=1 (never start the daemon), NO_COLOR\n");
+                 "             HUTCH_CA (certificates to trust besides the system's), HUTCH_NO_START=1 (never start the daemon), NO_COLOR\n");
     print(&b);
 }
 
@@ -153,7 +153,7 @@ static void places(struct cli *x)
     x->run = place(&c, "HUTCH_RUN", "/run/hutch");
 }
 
-static void cli_init(struct cli *x, const char *url)
+static void cli_init(struct cli *x, const char *url, const char *ca)
 {
     places(x);
     if (!url || !*url)
@@ -162,6 +162,9 @@ static void cli_init(struct cli *x, const char *url)
     x->url = x->local ? xasprintf("unix:%s/hutch.sock", x->run) : xstrdup(url);
     const char *key = getenv("HUTCH_API_KEY"), *no = getenv("HUTCH_NO_START");
     x->key = key && *key ? xstrdup(key) : NULL;
+    if (!ca)
+        ca = getenv("HUTCH_CA");
+    x->ca = ca && *ca ? xstrdup(ca) : NULL;
     x->no_start = no && *no && strcmp(no, "0") != 0;
 }
 
@@ -169,6 +172,7 @@ static void cli_fini(struct cli *x)
 {
     free(x->url);
     free(x->key);
+    free(x->ca);
     free(x->home);
     free(x->run);
 }
@@ -176,7 +180,7 @@ static void cli_fini(struct cli *x)
 int cli_main(int argc, char **argv)
 {
     struct cli x = {0};
-    const char *url = NULL;
+    const char *url = NULL, *ca = NULL;
     char help[] = "help", version[] = "version";
     int i = 1, rc;
     log_init("hutch", LOG_WARN);
@@ -186,6 +190,10 @@ int cli_main(int argc, char **argv)
             url = argv[++i];
         else if (!strncmp(argv[i], "--url=", 6))
             url = argv[i] + 6;
+        else if (!strcmp(argv[i], "--cacert") && i + 1 < argc)
+            ca = argv[++i];
+        else if (!strncmp(argv[i], "--cacert=", 9))
+            ca = argv[i] + 9;
         else if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
             argv[i] = help, argc = i + 1, i--; /* as the verb, on the next turn */
         else if (!strcmp(argv[i], "--version"))
@@ -193,7 +201,7 @@ int cli_main(int argc, char **argv)
         else
             return cli_usage(&x, "unknown option %s before the verb; `hutch help` lists the verbs", argv[i]);
     }
-    cli_init(&x, url);
+    cli_init(&x, url, ca);
     if (i >= argc) {
         overview();
         rc = EX_USAGE_CODE;

@@ -132,7 +132,7 @@ int sandbox_create(struct cli *x, struct args *a, int64_t timeout_s, bool may_bu
 
 void sandbox_kill_quiet(struct cli *x, const char *id)
 {
-    struct cli y = {.url = x->url, .key = x->key, .no_start = true};
+    struct cli y = {.url = x->url, .key = x->key, .ca = x->ca, .no_start = true};
     auto_free char *t = url("/v1/sandboxes/{}", id);
     if (api_call(&y, "DELETE", t, NULL, NULL) && y.err.code != E_NOT_FOUND)
         (void)fprintf(stderr, "hutch: sandbox %s may still be running: %s\n", id, y.err.msg);

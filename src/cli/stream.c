@@ -132,6 +132,7 @@ static void pump_unref(struct pump *p)
     pthread_mutex_destroy(&p->mu);
     free(p->x.url);
     free(p->x.key);
+    free(p->x.ca);
     free(p->target);
     free(p);
 }
@@ -145,7 +146,7 @@ static int post_stdin(struct pump *p, const char *data, size_t n, bool eof)
         headers[1] = key;
     }
     auto_free char *t = xasprintf("%s%s", p->target, eof ? "?eof=1" : "");
-    auto_client c = http_client_open(p->x.url, &p->x.err);
+    auto_client c = api_connect(&p->x, &p->x.err);
     auto_buf b = {0};
     if (!c)
         return -1;
@@ -190,6 +191,7 @@ static struct pump *pump_start(struct cli *x, const struct exec_run *r, int64_t 
     struct pump *p = xcalloc(1, sizeof *p);
     p->x.url = xstrdup(x->url); /* its own: it may outlive main */
     p->x.key = x->key ? xstrdup(x->key) : NULL;
+    p->x.ca = x->ca ? xstrdup(x->ca) : NULL;
     p->fd = r->stdin_fd;
     p->cut_fd = cut_fd;
     p->refs = 2;
@@ -267,7 +269,7 @@ static int put_bytes(struct cli *x, struct exec_run *r, int fd, struct json *lin
 
 static void send_signal(struct cli *x, const struct exec_run *r, int64_t pid, int sig)
 {
-    struct cli y = {.url = x->url, .key = x->key, .no_start = true};
+    struct cli y = {.url = x->url, .key = x->key, .ca = x->ca, .no_start = true};
     char num[24];
     (void)snprintf(num, sizeof num, "%lld", (long long)pid);
     auto_free char *t = url("/v1/sandboxes/{}/processes/{}/signal", r->id, num);

@@ -8,6 +8,7 @@
 #include "core/host/host.h"
 #include "spawn/client.h"
 #include "core/sandbox/object.h"
+#include "tls/files.h"
 #include <fcntl.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -210,6 +211,32 @@ static void check_firmware(struct report *r)
         advise(add(r, "firmware", "warn", "%s is missing", path), "the vm tier (the default), unless QEMU finds it elsewhere", "apt-get install qemu-system-data");
 }
 
+static void check_tls(struct report *r, const struct config *cfg)
+{
+    struct x509_facts f;
+    struct err e;
+    if (!*cfg->tls_cert)
+        return;
+    if (tls_files_facts(cfg->tls_cert, &f, &e)) {
+        advise(
+            add(r, "certificate", "fail", "%s", e.msg),
+            "https: a changed certificate is not taken over, the next start fails",
+            "put a PEM certificate there that HUTCH_UID can read, or run `hutch tls self-signed`");
+        return;
+    }
+    int left = tls_days_left(&f);
+    struct doctor_check *c =
+        add(r, "certificate",
+            left < 0               ? "fail"
+            : left < TLS_SOON_DAYS ? "warn"
+                                   : "ok",
+            "for %.100s, %s %s", f.names, left < 0 ? "ended on" : "until", f.to);
+    if (left < TLS_SOON_DAYS)
+        advise(
+            c, left < 0 ? "https: clients refuse it" : "https: clients will refuse it then",
+            "renew it (`hutch tls self-signed` if it came from there); the daemon reads it again by itself");
+}
+
 size_t doctor_run(const struct config *cfg, const struct doctor_root *root, struct doctor_check *ret, size_t max)
 {
     struct report r = {ret, 0, max};
@@ -234,6 +261,7 @@ size_t doctor_run(const struct config *cfg, const struct doctor_root *root, stru
     check_template(&r, cfg);
     check_disk(&r, cfg);
     check_memory(&r);
+    check_tls(&r, cfg);
     return r.n;
 }
 

@@ -1,5 +1,6 @@
 #include "crypto/tls.h"
 #include "base/list.h"
+#include "crypto/tls_int.h"
 #include "crypto/x509_int.h"
 #include <openssl/bio.h>
 #include <openssl/ec.h>
@@ -21,7 +22,7 @@ static const unsigned char alpn[] = "\x08http/1.1";
 
 /* ---- contexts -------------------------------------------------------------------------------------------------- */
 
-static int pick_alpn(SSL *s, const unsigned char **out, unsigned char *n, const unsigned char *in, unsigned in_n, void *arg)
+int tls_pick_alpn(SSL *s, const unsigned char **out, unsigned char *n, const unsigned char *in, unsigned in_n, void *arg)
 {
     (void)s, (void)arg;
     unsigned char *sel;
@@ -31,9 +32,9 @@ static int pick_alpn(SSL *s, const unsigned char **out, unsigned char *n, const 
     return SSL_TLSEXT_ERR_OK;
 }
 
-static SSL_CTX *context(const SSL_METHOD *m)
+SSL_CTX *tls_context(bool server)
 {
-    SSL_CTX *c = SSL_CTX_new(m);
+    SSL_CTX *c = SSL_CTX_new(server ? TLS_server_method() : TLS_client_method());
     if (!c || !SSL_CTX_set_min_proto_version(c, TLS1_2_VERSION)) {
         SSL_CTX_free(c);
         return NULL;
@@ -45,11 +46,21 @@ static SSL_CTX *context(const SSL_METHOD *m)
     return c;
 }
 
-struct tls_trust { SSL_CTX *ctx; };
+/* The last session a server gave us, for the next connection to it: programs that connect again and again. */
+struct tls_trust {
+    SSL_CTX *ctx;
+    pthread_mutex_t mu;
+    SSL_SESSION *last;
+    char *last_name;
+};
+
+static int session_new(SSL *s, SSL_SESSION *sess);
+/* What was wrong with a certificate is told with the names it is for. */
+static int verified(int ok, X509_STORE_CTX *ctx);
 
 struct tls_trust *tls_trust_new(const char *const *files, int n, struct err *e)
 {
-    SSL_CTX *c = context(TLS_client_method());
+    SSL_CTX *c = tls_context(false);
     if (!c || SSL_CTX_set_alpn_protos(c, alpn, ALPN_LEN)) {
         SSL_CTX_free(c);
         (void)err_set(e, E_INTERNAL, "libssl: no client context");
@@ -61,17 +72,30 @@ struct tls_trust *tls_trust_new(const char *const *files, int n, struct err *e)
             (void)err_set(e, E_INVALID, "%s contains no certificates", files[i]);
             return NULL;
         }
-    SSL_CTX_set_verify(c, SSL_VERIFY_PEER, NULL);
+    SSL_CTX_set_verify(c, SSL_VERIFY_PEER, verified);
     struct tls_trust *t = xcalloc(1, sizeof *t);
     t->ctx = c;
+    (void)pthread_mutex_init(&t->mu, NULL); /* the default kind cannot fail */
     return t;
+}
+void tls_trust_resume(struct tls_trust *t)
+{
+    SSL_CTX_set_session_cache_mode(t->ctx, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
+    SSL_CTX_sess_set_new_cb(t->ctx, session_new);
+    (void)SSL_CTX_set_app_data(t->ctx, t);
 }
 void tls_trust_free(struct tls_trust *t)
 {
-    if (t)
-        SSL_CTX_free(t->ctx);
+    if (!t)
+        return;
+    SSL_CTX_free(t->ctx);
+    SSL_SESSION_free(t->last);
+    free(t->last_name);
+    pthread_mutex_destroy(&t->mu);
     free(t);
 }
+/* Else libcrypto takes itself down at exit, under their feet. */
+void tls_outlive_main(void) { (void)OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL); }
 const char *tls_trust_file(void)
 {
     static const char *const places[] = {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem",
@@ -91,9 +115,9 @@ static SSL_CTX *server_ctx;
 static pthread_once_t server_once = PTHREAD_ONCE_INIT;
 static void make_server_ctx(void)
 {
-    server_ctx = context(TLS_server_method());
+    server_ctx = tls_context(true);
     if (server_ctx)
-        SSL_CTX_set_alpn_select_cb(server_ctx, pick_alpn, NULL);
+        SSL_CTX_set_alpn_select_cb(server_ctx, tls_pick_alpn, NULL);
 }
 
 static void leaf_free(struct tls_ca *ca, struct leaf *l)
@@ -184,10 +208,12 @@ struct tls {
     SSL *ssl;
     BIO *in, *out; /* owned by ssl */
     bool broken, clean, finished;
-    char why[160];
+    enum tls_fault fault;
+    char *name; /* of the server, as a client */
+    char why[256];
 };
 
-static struct tls *tls_make(SSL_CTX *ctx, struct err *e)
+struct tls *tls_make(SSL_CTX *ctx, struct err *e)
 {
     struct tls *t = xcalloc(1, sizeof *t);
     t->ssl = SSL_new(ctx);
@@ -202,29 +228,62 @@ static struct tls *tls_make(SSL_CTX *ctx, struct err *e)
     }
     BIO_set_mem_eof_return(t->in, -1);
     SSL_set_bio(t->ssl, t->in, t->out);
+    (void)SSL_set_app_data(t->ssl, t);
     return t;
 }
 void tls_free(struct tls *t)
 {
     if (!t)
         return;
+    /* A connection that was just closed says nothing against its session, but libssl would forget that. */
+    if (!t->broken && tls_ready(t))
+        SSL_set_shutdown(t->ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
     SSL_free(t->ssl);
+    free(t->name);
     free(t);
+}
+
+/* An address has no place in the hello, and is looked for among the certificate's addresses. */
+static bool expect_name(SSL *s, const char *name)
+{
+    if (x509_is_address(name))
+        return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(s), name);
+    SSL_set_hostflags(s, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    return SSL_set1_host(s, name) && SSL_set_tlsext_host_name(s, name);
 }
 struct tls *tls_client_new(struct tls_trust *trust, const char *name, struct err *e)
 {
     struct tls *t = tls_make(trust->ctx, e);
     if (!t)
         return NULL;
-    SSL_set_hostflags(t->ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-    if (!SSL_set1_host(t->ssl, name) || !SSL_set_tlsext_host_name(t->ssl, name)) {
+    if (!expect_name(t->ssl, name)) {
         tls_free(t);
         (void)err_set(e, E_INTERNAL, "libssl: %s is not a host name", name);
         return NULL;
     }
+    t->name = xstrdup(name);
+    pthread_mutex_lock(&trust->mu);
+    if (trust->last && !strcmp(trust->last_name, name))
+        (void)SSL_set_session(t->ssl,
+                              trust->last); /* without it the handshake is longer, that is all */
+    pthread_mutex_unlock(&trust->mu);
     SSL_set_connect_state(t->ssl);
     return t;
 }
+static int session_new(SSL *s, SSL_SESSION *sess)
+{
+    struct tls_trust *trust = SSL_CTX_get_app_data(SSL_get_SSL_CTX(s));
+    struct tls *t = SSL_get_app_data(s);
+    pthread_mutex_lock(&trust->mu);
+    SSL_SESSION_free(trust->last);
+    free(trust->last_name);
+    trust->last = sess;
+    trust->last_name = xstrdup(t->name);
+    pthread_mutex_unlock(&trust->mu);
+    return 1; /* it is ours now */
+}
+void tls_serve(struct tls *t) { SSL_set_accept_state(t->ssl); }
+bool tls_resumed(const struct tls *t) { return SSL_session_reused(t->ssl); }
 struct tls *tls_server_new(struct tls_ca *ca, const char *name, struct err *e)
 {
     X509 *leaf = leaf_for(ca, name);
@@ -242,18 +301,57 @@ struct tls *tls_server_new(struct tls_ca *ca, const char *name, struct err *e)
     return t;
 }
 
+static enum tls_fault fault_of(long verify)
+{
+    switch (verify) {
+    case X509_V_ERR_CERT_HAS_EXPIRED: return TLS_EXPIRED;
+    case X509_V_ERR_CERT_NOT_YET_VALID: return TLS_NOT_YET;
+    case X509_V_ERR_HOSTNAME_MISMATCH:
+    case X509_V_ERR_IP_ADDRESS_MISMATCH: return TLS_OTHER_NAME;
+    default: return TLS_UNTRUSTED;
+    }
+}
+static int verified(int ok, X509_STORE_CTX *ctx)
+{
+    SSL *s = X509_STORE_CTX_get_ex_data(ctx, SSL_get_ex_data_X509_STORE_CTX_idx());
+    struct tls *t = SSL_get_app_data(s);
+    if (ok || t->fault)
+        return ok;
+    X509 *cert = X509_STORE_CTX_get_current_cert(ctx);
+    struct x509_facts f;
+    t->fault = fault_of(X509_STORE_CTX_get_error(ctx));
+    if (cert && t->fault == TLS_OTHER_NAME) {
+        x509_facts_of(cert, &f);
+        (void)snprintf(t->why, sizeof t->why, "certificate: hostname mismatch, it is for %.180s",
+                       *f.names ? f.names : f.subject);
+    } else if (cert && (t->fault == TLS_EXPIRED || t->fault == TLS_NOT_YET)) {
+        x509_facts_of(cert, &f);
+        (void)snprintf(t->why, sizeof t->why, "certificate: it is valid from %s to %s", f.from,
+                       f.to);
+    } else {
+        (void)snprintf(t->why, sizeof t->why, "certificate: %s",
+                       X509_verify_cert_error_string(X509_STORE_CTX_get_error(ctx)));
+    }
+    return 0;
+}
+
 static void explain(struct tls *t)
 {
-    unsigned long code = ERR_peek_last_error();
-    long verify = SSL_get_verify_result(t->ssl);
-    if (verify != X509_V_OK)
-        (void)snprintf(t->why, sizeof t->why, "certificate: %s", X509_verify_cert_error_string(verify));
-    else if (code && ERR_reason_error_string(code))
-        (void)snprintf(t->why, sizeof t->why, "%s", ERR_reason_error_string(code));
+    unsigned long code = ERR_peek_error();
+    int reason = ERR_GET_REASON(code);
+    if (t->fault)
+        ; /* the certificate: said already */
+    else if (code && ERR_GET_LIB(code) == ERR_LIB_SSL && (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST))
+        t->fault = TLS_FOREIGN;
     else
+        t->fault = TLS_BROKEN;
+    if (!*t->why && code && ERR_reason_error_string(code))
+        (void)snprintf(t->why, sizeof t->why, "%s", ERR_reason_error_string(code));
+    else if (!*t->why)
         (void)snprintf(t->why, sizeof t->why, "the connection ended in the middle");
     ERR_clear_error();
 }
+enum tls_fault tls_fault(const struct tls *t) { return t->broken ? t->fault : TLS_FINE; }
 
 void tls_feed(struct tls *t, const void *p, size_t n)
 {

@@ -56,26 +56,29 @@ static bool take_bio(BIO *b, struct buf *out)
     return true;
 }
 
+int x509_pem(X509 *x, EVP_PKEY *key, struct buf *ret_cert, struct buf *ret_key, struct err *e)
+{
+    BIO *cb = BIO_new(BIO_s_mem()), *kb = BIO_new(BIO_s_secmem());
+    bool ok = cb && kb && PEM_write_bio_X509(cb, x) &&
+              PEM_write_bio_PrivateKey(kb, key, NULL, NULL, 0, NULL, NULL) &&
+              take_bio(cb, ret_cert) && take_bio(kb, ret_key);
+    BIO_free(cb), BIO_free(kb);
+    return ok ? 0 : fail(e, "encoding");
+}
+
 int x509_ca_make(const char *common_name, int days, struct buf *ret_cert, struct buf *ret_key, struct err *e)
 {
-    int rc = -1;
     struct buf cert = {0}, key = {0};
     EVP_PKEY *pk = EVP_EC_gen("P-256");
     X509 *x = X509_new();
-    BIO *cb = BIO_new(BIO_s_mem()), *kb = BIO_new(BIO_s_secmem());
-    if (!pk || !x || !cb || !kb)
-        (void)fail(e, "making a key");
-    else if (!fill(x, pk, common_name, days))
-        (void)fail(e, "signing");
-    else if (!PEM_write_bio_X509(cb, x) || !PEM_write_bio_PrivateKey(kb, pk, NULL, NULL, 0, NULL, NULL) || !take_bio(cb, &cert) || !take_bio(kb, &key))
-        (void)fail(e, "encoding");
-    else {
+    int rc = !pk || !x                         ? fail(e, "making a key")
+             : !fill(x, pk, common_name, days) ? fail(e, "signing")
+                                               : x509_pem(x, pk, &cert, &key, e);
+    if (!rc) {
         *ret_cert = cert, *ret_key = key;
         cert = key = (struct buf){0};
-        rc = 0;
     }
     buf_free(&cert), buf_free(&key);
-    BIO_free(cb), BIO_free(kb);
     X509_free(x);
     EVP_PKEY_free(pk);
     return rc;

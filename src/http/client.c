@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 struct http_client {
-    int fd;
+    struct transport *t;
     int64_t timeout_ns;
     char *host;              /* for the Host field */
     struct buf in;           /* received, not yet understood, from in_off on */
@@ -32,7 +32,7 @@ struct http_client {
 
 static int wait_io(struct http_client *c, short what, struct err *e)
 {
-    struct pollfd p = {c->fd, what, 0};
+    struct pollfd p = {c->t->fd, what, 0};
     for (;;) {
         int r = poll(&p, 1, c->timeout_ns ? (int)(c->timeout_ns / NS_PER_MS) : -1);
         if (r > 0)
@@ -66,7 +66,9 @@ static int connect_name(const char *host, const char *port, struct err *e)
     return fd;
 }
 
-static int open_tcp(const char *addr, char **ret_host, struct err *e)
+/* The name alone, for whoever verifies it, is *ret_name. */
+static int open_tcp(const char *addr, const char *def_port, char **ret_host, char **ret_name,
+                    struct err *e)
 {
     size_t n = strcspn(addr, "/"); /* "host:port/" is what people paste */
     char *hp = xstrndup(addr, n), *port = NULL;
@@ -81,35 +83,52 @@ static int open_tcp(const char *addr, char **ret_host, struct err *e)
         host[hn - 1] = 0;
         host++;
     }
-    int fd = connect_name(*host ? host : "127.0.0.1", port ? port : "80", e);
+    const char *name = *host ? host : "127.0.0.1";
+    int fd = connect_name(name, port ? port : def_port, e);
     if (fd >= 0)
-        *ret_host = xstrndup(addr, n);
+        *ret_host = xstrndup(addr, n), *ret_name = xstrdup(name);
     free(hp);
     return fd;
 }
 
-struct http_client *http_client_open(const char *addr, struct err *e)
+static struct transport *open_plain(const char *addr, char **ret_host, struct err *e)
 {
-    char *host = NULL;
-    int fd;
-    if (!strncmp(addr, "unix:", 5))
-        addr += 5;
-    if (!strncmp(addr, "https://", 8)) {
-        err_set(e, E_UNSUPPORTED, "%.100s: the client speaks plain HTTP; put a TLS proxy in between or use the unix socket", addr);
+    char *name = NULL;
+    int fd = addr[0] == '/' ? sock_connect_unix(addr, e)
+                            : open_tcp(strncmp(addr, "http://", 7) ? addr : addr + 7, "80",
+                                       ret_host, &name, e);
+    free(name);
+    if (addr[0] == '/')
+        *ret_host = xstrdup("localhost");
+    return fd < 0 ? NULL : transport_plain(fd);
+}
+static struct transport *open_secure(const char *addr, const struct http_secure *secure,
+                                     char **ret_host, struct err *e)
+{
+    char *name = NULL;
+    if (!secure) {
+        (void)err_set(e, E_UNSUPPORTED, "https://%.100s: this client speaks plain HTTP", addr);
         return NULL;
     }
-    if (addr[0] == '/') {
-        fd = sock_connect_unix(addr, e);
-        host = xstrdup("localhost");
-    } else {
-        fd = open_tcp(strncmp(addr, "http://", 7) ? addr : addr + 7, &host, e);
-    }
-    if (fd < 0) {
+    int fd = open_tcp(addr, "443", ret_host, &name, e);
+    struct transport *t = fd < 0 ? NULL : secure->wrap(secure->arg, fd, name, e);
+    free(name);
+    return t;
+}
+
+struct http_client *http_client_open(const char *addr, const struct http_secure *secure,
+                                     struct err *e)
+{
+    char *host = NULL;
+    if (!strncmp(addr, "unix:", 5))
+        addr += 5;
+    struct transport *t = strncmp(addr, "https://", 8) ? open_plain(addr, &host, e) : open_secure(addr + 8, secure, &host, e);
+    if (!t) {
         free(host);
         return NULL;
     }
     struct http_client *c = xcalloc(1, sizeof *c);
-    c->fd = fd;
+    c->t = t;
     c->host = host;
     http_parser_init(&c->parser, HTTP_RESPONSE, 0);
     return c;
@@ -119,7 +138,7 @@ void http_client_close(struct http_client *c)
 {
     if (!c)
         return;
-    close(c->fd);
+    transport_close(c->t);
     free(c->host);
     buf_free(&c->in);
     http_parser_fini(&c->parser);
@@ -128,33 +147,10 @@ void http_client_close(struct http_client *c)
     free(c);
 }
 void http_client_timeout(struct http_client *c, int64_t ns) { c->timeout_ns = ns; }
-int http_client_fd(const struct http_client *c) { return c->fd; }
+int http_client_fd(const struct http_client *c) { return c->t->fd; }
 bool http_client_pending(const struct http_client *c) { return c->in.n > c->in_off; }
 
-/* early: may the server answer before it has taken everything (a refused upload)? Then 1 says that it did, or that it
- * hung up, and the answer tells why. */
-static int put_some(struct http_client *c, const void *p, size_t n, bool early, struct err *e)
-{
-    while (n) {
-        ssize_t w = send(c->fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (w > 0) {
-            p = (const char *)p + w, n -= (size_t)w;
-        } else if (w < 0 && errno == EAGAIN) {
-            struct pollfd now = {c->fd, POLLIN, 0};
-            if (wait_io(c, (short)(POLLOUT | (early ? POLLIN : 0)), e))
-                return -1;
-            if (early && poll(&now, 1, 0) == 1 && (now.revents & POLLIN))
-                return 1;
-        } else if (w < 0 && early && (errno == EPIPE || errno == ECONNRESET)) {
-            return 1;
-        } else if (w < 0 && errno != EINTR) {
-            return err_sys(e, errno, "send to %s", c->host);
-        }
-    }
-    return 0;
-}
-static int put(struct http_client *c, const void *p, size_t n, struct err *e) { return put_some(c, p, n, false, e); }
-/* More bytes into c->in: 1, 0 at the end, -1. */
+/* More bytes into c->in: 1, 0 at the end, 2 none yet, -1. */
 static int fill(struct http_client *c, bool block, struct err *e)
 {
     if (c->in_off == c->in.n)
@@ -162,8 +158,8 @@ static int fill(struct http_client *c, bool block, struct err *e)
     else if (c->in_off > 65536)
         buf_drop(&c->in, c->in_off), c->in_off = 0;
     for (;;) {
-        buf_reserve(&c->in, 65536);
-        ssize_t r = recv(c->fd, c->in.p + c->in.n, 65536, MSG_DONTWAIT);
+        buf_reserve(&c->in, TRANSPORT_READ);
+        ssize_t r = transport_recv(c->t, c->in.p + c->in.n, TRANSPORT_READ);
         if (r > 0) {
             c->in.n += (size_t)r;
             return 1;
@@ -172,15 +168,44 @@ static int fill(struct http_client *c, bool block, struct err *e)
             c->eof = true;
             return 0;
         }
-        if (errno == EAGAIN) {
-            if (!block)
-                return 2;
-            if (wait_io(c, POLLIN, e))
-                return -1;
-        } else if (errno != EINTR) {
+        if (errno != EAGAIN)
             return err_sys(e, errno, "receive from %s", c->host);
+        if (!block)
+            return 2;
+        if (wait_io(c, POLLIN, e))
+            return -1;
+    }
+}
+bool http_client_arrived(struct http_client *c)
+{
+    return c->eof || http_client_pending(c) || fill(c, false, NULL) != 2;
+}
+
+/* early: may the server answer before it has taken everything (a refused upload)? Then 1 says that it did, or that it
+ * hung up, and the answer tells why. */
+static int put_some(struct http_client *c, const void *p, size_t n, bool early, struct err *e)
+{
+    while (n) {
+        ssize_t w = transport_send(c->t, p, n);
+        if (w > 0) {
+            p = (const char *)p + w, n -= (size_t)w;
+        } else if (w < 0 && errno == EAGAIN) {
+            struct pollfd now = {c->t->fd, POLLIN, 0};
+            if (wait_io(c, (short)(POLLOUT | (early ? POLLIN : 0)), e))
+                return -1;
+            if (early && poll(&now, 1, 0) == 1 && (now.revents & POLLIN) && http_client_arrived(c))
+                return 1;
+        } else if (w < 0 && early && (errno == EPIPE || errno == ECONNRESET)) {
+            return 1;
+        } else if (w < 0) {
+            return err_sys(e, errno, "send to %s", c->host);
         }
     }
+    return 0;
+}
+static int put(struct http_client *c, const void *p, size_t n, struct err *e)
+{
+    return put_some(c, p, n, false, e);
 }
 
 static int start(struct http_client *c, const char *method, const char *target, const char *const *headers, const char *framing,

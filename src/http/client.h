@@ -1,14 +1,22 @@
 /* Small blocking client for the command line: one connection, one exchange at
  * a time, the same parser as the server. addr: "unix:/path", "/path",
- * "http://host:port" or "host:port" (names are resolved). */
+ * "http://host:port", "https://host:port" or "host:port" (names are resolved). */
 #pragma once
 #include "base/err.h"
 #include "base/str.h"
 #include "http/parse.h"
+#include "loop/transport.h"
 #include <sys/types.h>
 
 struct http_client;
-struct http_client *http_client_open(const char *addr, struct err *e);
+/* How a connection becomes a secure one: wrap takes fd, also when it fails; `name` is what the certificate must be for. */
+struct http_secure {
+    struct transport *(*wrap)(void *arg, int fd, const char *name, struct err *e);
+    void *arg;
+};
+struct http_client *http_client_open(const char *addr,
+                                     const struct http_secure *secure /* NULL: no https */,
+                                     struct err *e);
 void http_client_close(struct http_client *c); /* NULL is fine */
 void http_client_timeout(struct http_client *c, int64_t ns); /* longest silence tolerated, 0: none (default) */
 
@@ -32,6 +40,8 @@ int http_client_call(struct http_client *c, const char *method, const char *targ
 /* For callers with their own poll: the fd, and whether bytes are already buffered (then poll would lie). */
 int http_client_fd(const struct http_client *c);
 bool http_client_pending(const struct http_client *c);
+/* When poll said readable: is there something for us (bytes, the end, a fault), or was it only between the transports? */
+bool http_client_arrived(struct http_client *c);
 
 /* WebSocket. Pings are answered inside. */
 int http_client_ws(struct http_client *c, const char *target, const char *const *headers, struct err *e);

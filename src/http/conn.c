@@ -6,8 +6,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 /* ---- output ---- */
 void conn_put(struct http_conn *c, const void *p, size_t n)
@@ -27,9 +25,7 @@ static bool flush(struct http_conn *c) /* false: the connection broke */
     c->blocked = false;
     while (conn_pending(c) && budget) {
         size_t n = conn_pending(c) < budget ? conn_pending(c) : budget;
-        ssize_t w = send(c->fd, c->out.p + c->out_off, n, MSG_NOSIGNAL);
-        if (w < 0 && errno == EINTR)
-            continue;
+        ssize_t w = transport_send(c->t, c->out.p + c->out_off, n);
         if (w < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             break;
         if (w < 0)
@@ -72,7 +68,7 @@ void conn_kill(struct http_conn *c)
     c->dead = true;
     io_stop(&c->io);
     timer_stop(&c->timer);
-    close(c->fd);
+    transport_close(c->t);
     struct http_stream *s = c->s;
     c->s = NULL;
     if (s) {
@@ -238,9 +234,9 @@ static void input_buffered(struct http_conn *c)
 static bool read_some(struct http_conn *c) /* false: broke */
 {
     char *buf = c->srv->scratch;
-    ssize_t r = recv(c->fd, buf, READ_SIZE, 0);
+    ssize_t r = transport_recv(c->t, buf, READ_SIZE);
     if (r < 0)
-        return errno == EAGAIN || errno == EINTR;
+        return errno == EAGAIN;
     if (!r) {
         c->eof = true;
         return true;
@@ -263,7 +259,7 @@ static int64_t deadline(const struct http_conn *c)
 {
     const struct http_config *cfg = &c->srv->cfg;
     int64_t d = INT64_MAX, t = INT64_MAX;
-    if (conn_pending(c))
+    if (conn_pending(c) || c->shutting)
         d = c->out_at + cfg->write_ns;
     if (c->state == CONN_HEAD)
         t = c->since + (c->s || !c->served ? cfg->head_ns : cfg->idle_ns);
@@ -291,7 +287,7 @@ static void on_timer(void *arg)
         arm(c);
         return;
     }
-    if (conn_pending(c) && now >= c->out_at + c->srv->cfg.write_ns) {
+    if ((conn_pending(c) || c->shutting) && now >= c->out_at + c->srv->cfg.write_ns) {
         conn_kill(c);
     } else if (c->state == CONN_HEAD && c->s) {
         refuse(c, 408, "the request took too long to arrive");
@@ -329,17 +325,28 @@ static void settle_eof(struct http_conn *c)
     }
 }
 
+/* Our side's proper end, once all that was said is out. False: it has to wait for the peer. */
+static bool shut(struct http_conn *c)
+{
+    if (c->shut)
+        return true;
+    if (!c->shutting)
+        c->out_at = clock_mono();
+    c->shut = transport_shut(c->t);
+    c->shutting = !c->shut;
+    c->blocked |= c->shutting;
+    return c->shut;
+}
 static void settle_raw(struct http_conn *c)
 {
     struct http_stream *s = c->s;
     if (conn_pending(c) || s->mode != BODY_TUNNEL || s->reply != REPLY_DONE)
         return;
+    if (!shut(c))
+        return;
     if (s->hang_up || (c->eof && s->body_told)) {
         c->cut = true; /* a proper end, not a cancel */
         conn_kill(c);
-    } else if (!c->shut) {
-        c->shut = true;
-        (void)shutdown(c->fd, SHUT_WR); /* a peer that is gone shows up at the next read */
     }
 }
 
@@ -369,12 +376,11 @@ static void conn_advance(struct http_conn *c)
         settle_raw(c);
     if (c->dead)
         return;
-    if (c->state == CONN_CLOSING && !conn_pending(c)) {
+    if (c->state == CONN_CLOSING && !conn_pending(c) && shut(c)) {
         if (c->eof || !c->linger) {
             conn_kill(c);
             return;
         }
-        (void)shutdown(c->fd, SHUT_WR); /* a peer that is gone shows up at the next read */
         enter(c, CONN_LINGER);
     }
     if (c->state == CONN_HEAD && !c->s && c->out.cap > 4096 && !c->out.n)
@@ -409,21 +415,29 @@ static void on_io(void *arg, int events)
     conn_advance(c);
 }
 
-void conn_new(struct http_server *srv, int fd)
+static void first_read(void *arg)
+{
+    struct http_conn *c = arg;
+    if (!c->dead)
+        on_io(c, IO_READ);
+}
+void conn_new(struct http_server *srv, struct transport *t, bool read_now)
 {
     struct http_conn *c = xcalloc(1, sizeof *c);
     c->srv = srv;
-    c->fd = fd;
-    if (sock_peer(fd, &c->peer, NULL)) { /* reset before we looked */
-        close(fd);
+    c->t = t;
+    if (sock_peer(t->fd, &c->peer, NULL)) { /* reset before we looked */
+        transport_close(t);
         free(c);
         return;
     }
-    io_init(&c->io, srv->loop, fd, on_io, c);
+    io_init(&c->io, srv->loop, t->fd, on_io, c);
     timer_init(&c->timer, srv->loop, on_timer, c);
     list_add_tail(&srv->conns, &c->node);
     srv->nconns++;
     enter(c, CONN_HEAD);
     io_want(&c->io, IO_READ);
     arm(c);
+    if (read_now)
+        loop_defer(srv->loop, first_read, c);
 }

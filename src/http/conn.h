@@ -11,13 +11,14 @@
 #include "http/body.h"
 #include "http/server.h"
 #include "loop/loop.h"
+#include "loop/transport.h"
 
 #define OUT_HIGH   (256u << 10) /* http_writable turns false */
 #define OUT_LOW    (64u << 10)  /* on_drain */
 #define OUT_MAX    (64u << 20)  /* a writer that ignores the above is cut off */
 #define OUT_TURN   (256u << 10) /* bytes sent per turn and connection, so that a fast reader does not starve the rest */
 #define IN_CAP     (16u << 10)  /* reading stops when so much waits unparsed */
-#define READ_SIZE  (64u << 10)
+#define READ_SIZE  TRANSPORT_READ
 #define DROP_MAX   (64u << 10)  /* an unread body this small is skipped to keep the connection */
 #define LINGER_NS  (2 * 1000000000LL)
 
@@ -31,13 +32,13 @@ enum conn_state {
 struct http_conn {
     struct list node;
     struct http_server *srv;
-    int fd;
+    struct transport *t;
     struct io io;
     struct timer timer;
     int64_t timer_at;            /* 0: not armed */
     int64_t since, in_at, out_at; /* start of the state; last byte in; last byte out */
     enum conn_state state;
-    bool dead, busy, kicked, eof, cut /* http_abort */, linger, blocked /* the kernel took less than offered */, served /* a request before */, shut;
+    bool dead, busy, kicked, eof, cut /* http_abort */, linger, blocked /* the kernel took less than offered */, served /* a request before */, shut, shutting /* the peer must read before our end can be told */;
     struct buf in;
     struct buf out;
     size_t out_off;
@@ -95,7 +96,13 @@ struct http_stream {
 };
 
 struct http_slot { struct http_stream *s; uint32_t gen; uint32_t next_free; };
-struct http_listener { struct http_server *srv; struct io io; int fd; };
+struct http_listener {
+    struct http_server *srv;
+    struct io io;
+    int fd;
+    http_front *front;
+    void *front_arg; /* NULL: none */
+};
 #define HTTP_LISTENERS_MAX 8
 struct http_server {
     struct loop *loop;
@@ -117,7 +124,8 @@ struct http_server {
 };
 
 /* conn.c */
-void conn_new(struct http_server *srv, int fd);
+void conn_new(struct http_server *srv, struct transport *t,
+              bool read_now /* bytes may have arrived that the socket does not show */);
 void conn_kick(struct http_conn *c);
 void conn_kill(struct http_conn *c); /* cancels the stream */
 void conn_put(struct http_conn *c, const void *p, size_t n);

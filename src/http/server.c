@@ -45,20 +45,23 @@ struct http_server *http_server_new(struct loop *l, const struct http_config *c)
     return srv;
 }
 
-static void turn_away(int fd)
+static void turn_away(struct transport *t)
 {
     static const char full[] = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n";
-    (void)send(fd, full, sizeof full - 1, MSG_NOSIGNAL); /* a courtesy */
-    close(fd);
+    (void)transport_send(t, full, sizeof full - 1); /* a courtesy */
+    (void)transport_shut(t);
+    transport_close(t);
 }
 
-void http_adopt(struct http_server *srv, int fd)
+static void adopt(struct http_server *srv, struct transport *t, bool read_now)
 {
     if (srv->nconns >= srv->cfg.max_conns || srv->stopping)
-        turn_away(fd);
+        turn_away(t);
     else
-        conn_new(srv, fd);
+        conn_new(srv, t, read_now);
 }
+void http_adopt(struct http_server *srv, int fd) { adopt(srv, transport_plain(fd), false); }
+void http_adopt_over(struct http_server *srv, struct transport *t) { adopt(srv, t, true); }
 
 static void on_accept(void *arg, int events)
 {
@@ -68,7 +71,10 @@ static void on_accept(void *arg, int events)
     for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
         int fd = sock_accept(ls->fd);
         if (fd >= 0) {
-            http_adopt(srv, fd);
+            if (ls->front)
+                ls->front(ls->front_arg, fd);
+            else
+                http_adopt(srv, fd);
             continue;
         }
         if (errno == EINTR || errno == ECONNABORTED)
@@ -85,11 +91,14 @@ static void on_accept(void *arg, int events)
 
 int http_listen_fd(struct http_server *srv, int fd)
 {
+    return http_listen_front(srv, fd, NULL, NULL);
+}
+int http_listen_front(struct http_server *srv, int fd, http_front *front, void *arg)
+{
     if (srv->nlisteners == HTTP_LISTENERS_MAX)
         return -1;
     struct http_listener *ls = &srv->listener[srv->nlisteners++];
-    ls->srv = srv;
-    ls->fd = fd;
+    *ls = (struct http_listener){.srv = srv, .fd = fd, .front = front, .front_arg = arg};
     io_init(&ls->io, srv->loop, fd, on_accept, ls);
     io_want(&ls->io, IO_READ);
     return 0;

@@ -3,6 +3,7 @@
 #pragma once
 #include "base/err.h"
 #include "http/stream.h"
+#include "loop/transport.h"
 
 struct http_config {
     http_handler *handler;
@@ -22,7 +23,11 @@ struct http_server *http_server_new(struct loop *l, const struct http_config *c)
 int http_listen_fd(struct http_server *srv, int fd); /* takes a listening fd (sock_listen_*); up to 8 */
 int http_listen_tcp(struct http_server *srv, const char *addr, struct err *e); /* returns the port */
 int http_listen_unix(struct http_server *srv, const char *path, mode_t mode, struct err *e);
+/* The same, but accepted sockets go to `front` first (a TLS handshake); it gives them back by http_adopt_over, or closes them. */
+typedef void http_front(void *arg, int fd);
+int http_listen_front(struct http_server *srv, int fd, http_front *front, void *arg);
 void http_adopt(struct http_server *srv, int fd);    /* a connected socket, as if accepted */
+void http_adopt_over(struct http_server *srv, struct transport *t); /* takes t */
 int http_server_conns(const struct http_server *srv);
 
 /* Graceful: no new connections, idle ones close, requests in flight finish with Connection: close; done() when none is

@@ -24,7 +24,7 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 REPO = os.path.realpath(os.path.join(HERE, "..", ".."))
 sys.path.insert(0, os.path.join(REPO, "tests", "lib"))
 
-from daemon import Daemon  # noqa: E402
+from daemon import Daemon, program  # noqa: E402
 
 CACHE = os.path.join(REPO, ".cache", "conform")
 TIERS = ("vm", "container")
@@ -32,6 +32,7 @@ SUITES = {"e2b": TIERS, "openapi": ("container",)}  # folder: where it runs
 LIMIT = int(os.environ.get("HUTCH_CONFORM_TIMEOUT", "900"))  # seconds per script
 LONG = ("e2b/build.test.mjs", "e2b/rest.py", "e2b/interpreter.test.mjs", "e2b/pause.test.mjs", "e2b/control.py", "e2b/interpreter.py")  # these first
 ALONE = ("e2b/load.test.mjs",)
+SECURE = ("domain.test.mjs",)  # these get a daemon that speaks https
 
 
 class Unavailable(Exception):
@@ -149,6 +150,14 @@ def left_sandboxes(d):
         time.sleep(0.2)
 
 
+def with_certificate(d):
+    """Makes the daemon one that speaks https, before it starts; returns all that an SDK is told."""
+    domain = f"hutch.localhost:{d.port}"
+    subprocess.run([program("hutch"), "tls", "self-signed", "--name", "hutch.localhost"], env={**d.env, "HUTCH_CONFIG": "none"}, check=True, stdout=subprocess.DEVNULL)
+    d.env.update({"HUTCH_TLS_CERT": d.home + "/tls/server.pem", "HUTCH_TLS_KEY": d.home + "/tls/server.key", "HUTCH_DOMAIN": domain})
+    return {"E2B_DOMAIN": domain, "NODE_EXTRA_CA_CERTS": d.home + "/tls/ca.pem"}
+
+
 class Run:
     def __init__(self):
         self.lock = threading.Lock()
@@ -198,15 +207,17 @@ class Run:
             r = how()
             self.tell(tier, file, r if file not in ALONE or not r.failed else how(), d)
 
-    def tier(self, tier, scripts, jobs):
+    def tier(self, tier, scripts, jobs, secure=False):
         """scripts: (suite, file, what npm or pypi returned)"""
         t0 = time.monotonic()
         d = Daemon(env={"HUTCH_DEFAULT_ISOLATION": tier, "HUTCH_BUILD_CACHE": "1024", "HUTCH_POOL_VM": "1" if tier == "vm" else "0", "HUTCH_POOL_PRESTARTED": "0"}, name="conform")
         try:
+            reach = with_certificate(d) if secure else {}
             d.start(settle=False)
             url = f"http://127.0.0.1:{d.port}"
             env = {k: v for k, v in os.environ.items() if not k.startswith(("HUTCH_", "E2B_"))}
-            env.update({"E2B_API_URL": url, "E2B_SANDBOX_URL": url, "E2B_VOLUME_API_URL": url, "E2B_API_KEY": d.new_key("conform")["key"],
+            env.update(reach or {"E2B_API_URL": url, "E2B_SANDBOX_URL": url, "E2B_VOLUME_API_URL": url})
+            env.update({"E2B_API_KEY": d.new_key("conform")["key"],
                         "HUTCH_TIER": tier, "HUTCH_SOCK": os.path.join(d.run, "hutch.sock"), "TMPDIR": os.path.join(d.top, "scripts")})
             os.mkdir(env["TMPDIR"])  # goes with the daemon's own
             if os.environ.get("HUTCH_TEST_SLOW") == "1":
@@ -247,8 +258,10 @@ def main(argv):
                 run.count(f"{suite} {what} # SKIP {e}", skipped=1)
     for tier in [opts.tier] if opts.tier else TIERS:
         here = [s for s in scripts if tier in SUITES[s[0]]]
-        if here:
-            run.tier(tier, here, max(opts.j, 1))
+        for secure in (False, True):
+            some = [s for s in here if (s[1] in SECURE) == secure]
+            if some:
+                run.tier(tier, some, max(opts.j, 1), secure)
     print(f"{run.passed} passed, {run.failed} failed" + (f", {run.skipped} skipped" if run.skipped else ""), flush=True)
     return 1 if run.failed else 0
 

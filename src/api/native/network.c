@@ -180,13 +180,14 @@ void url_get(struct http_stream *s, void *arg)
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
-    const char *colon = strrchr(cfg->listen, ':'), *token = sb->kept.preview_token;
+    const char *colon = strrchr(cfg->listen, ':'), *token = sb->kept.preview_token,
+               *scheme = *cfg->tls_cert ? "https" : "http";
     char url[300], host[200];
     (void)snprintf(host, sizeof host, "%u-%s.%s", q.port, sb->id, *cfg->domain ? cfg->domain : "localhost");
     if (*cfg->domain && strchr(cfg->domain, ':'))
-        (void)snprintf(url, sizeof url, "http://%s/", host);
+        (void)snprintf(url, sizeof url, "%s://%s/", scheme, host);
     else
-        (void)snprintf(url, sizeof url, "http://%s%s/", host, colon ? colon : "");
+        (void)snprintf(url, sizeof url, "%s://%s%s/", scheme, host, colon ? colon : "");
     struct jw *w = reply_begin(s);
     jw_obj(w);
     jw_kv_str(w, "url", url);

@@ -40,7 +40,7 @@ static bool opens_sandbox(const struct sandbox *sb, struct str token)
 {
     char derived[PREVIEW_DERIVED];
     preview_derived_token(sb, derived);
-    return same(token, sb->token) || same(token, sandbox_preview_token(sb)) || same(token, derived);
+    return same(token, sb->token) || same(token, sb->kept.preview_token) || same(token, derived);
 }
 
 static bool opens_some_sandbox(struct core *c, struct str token)

@@ -169,10 +169,14 @@ static void put_request(struct ingress *g, const char *mask)
         buf_printf(&g->out, "?%.*s", (int)h->query.n, h->query.p);
     buf_puts(&g->out, " HTTP/1.1\r\n");
     put_host(g, h, mask);
+    bool secure = *core_config(api_core(g->r.api))->tls_cert && !http_is_unix(g->r.s);
+    if (secure) /* for links and cookies that the server inside makes */
+        buf_puts(&g->out, "X-Forwarded-Proto: https\r\n");
     for (uint32_t i = 0; i < h->nfields; i++) {
         const struct http_field *f = &h->fields[i];
         if (str_ieqz(f->name, "Host") || is_hop(f->name, h) || preview_keeps(g->r.api, f) ||
-            (mask && str_ieqz(f->name, "X-Forwarded-Host")))
+            (mask && str_ieqz(f->name, "X-Forwarded-Host")) ||
+            (secure && str_ieqz(f->name, "X-Forwarded-Proto")))
             continue;
         buf_printf(&g->out, "%.*s: %.*s\r\n", (int)f->name.n, f->name.p, (int)f->value.n,
                    f->value.p);

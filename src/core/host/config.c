@@ -169,13 +169,24 @@ static int network(struct config *c, struct err *e)
     return 0;
 }
 
+static int tls(const struct config *c, struct err *e)
+{
+    if (!*c->tls_cert != !*c->tls_key)
+        return err_set(e, E_INVALID, "%s is set, %s is not: TLS needs both",
+                       *c->tls_cert ? "HUTCH_TLS_CERT" : "HUTCH_TLS_KEY",
+                       *c->tls_cert ? "HUTCH_TLS_KEY" : "HUTCH_TLS_CERT");
+    if (*c->tls_cert && (*c->tls_cert != '/' || *c->tls_key != '/'))
+        return err_set(e, E_INVALID, "HUTCH_TLS_CERT and HUTCH_TLS_KEY must be absolute paths");
+    return 0;
+}
+
 int config_load(struct config *c, struct err *e)
 {
     *c = (struct config){0};
     for (size_t i = 0; i < nsettings; i++)
         if (load(c, &settings[i], e))
             return -1;
-    if (network(c, e))
+    if (tls(c, e) || network(c, e))
         return -1;
     if (!tier_can(c->default_tier, TIER_SANDBOX))
         return err_set(

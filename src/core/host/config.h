@@ -22,6 +22,7 @@ struct config {
     char
         key_prefix[16]; /* of new API keys; not a setting: the program that links the API sets it */
     char domain[128];   /* HUTCH_DOMAIN: preview hosts {port}-{id}.<domain> */
+    char tls_cert[200], tls_key[200]; /* HUTCH_TLS_CERT, HUTCH_TLS_KEY: both or none */
     char hosts[256];    /* HUTCH_HOSTS: further names accepted in Host, comma-separated */
     const struct tier *default_tier, *min_tier; /* HUTCH_DEFAULT_ISOLATION, HUTCH_MIN_ISOLATION */
     char accel[8];                              /* HUTCH_ACCEL: auto, kvm, tcg */

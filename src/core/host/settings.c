@@ -52,13 +52,16 @@ const struct setting settings[] = {
     ELSEWHERE("HUTCH_BIN", "beside `hutchd`, or `../libexec/hutch`", "Where `hutch-spawn`, `hutch-agent`, `hutch-egress` and `hutch-untar` are"),
     ELSEWHERE("HUTCH_SHARE", "`../share/hutch` or `../share`", "Seccomp profiles, recipes, tools"),
     ELSEWHERE("HUTCH_LOG", "`info`", "How much is logged: `error`, `warn`, `info` or `debug`"),
-    NUMBER("UID", uid, 64882, 0, 4000000000u, "User and group id that the daemon changes to. 0: it stays root"),
+    NUMBER("UID", uid, CONF_UID, 0, 4000000000u, "User and group id that the daemon changes to. 0: it stays root"),
     NUMBER("EGRESS_UID", egress_uid, 64883, 1, 4000000000u, "User id of `hutch-egress`"),
 
     GROUP("API"),
     TEXT("LISTEN", listen, "127.0.0.1:4882", "TCP address: `host:port`, `[v6]:port`, or `:port` for all addresses. The host is a number or `localhost`; port 0 lets the kernel choose. If it is taken, the start fails and says by whom"),
     TEXT("HOSTS", hosts, "", "More names that are accepted in `Host`, separated by commas: what clients call this machine"),
     TEXT("DOMAIN", domain, "", "One more name accepted in `Host`. `{port}-{id}.` before it leads to a port of a sandbox ([e2b.md](e2b.md))"),
+
+    TEXT("TLS_CERT", tls_cert, "", "File with the certificate (PEM, the chain behind it): the TCP address then speaks https only ([remote.md](remote.md)). Read again when it changes. `HUTCH_UID` must be able to read it"),
+    TEXT("TLS_KEY", tls_key, "", "File with its private key (PEM, no password)"),
 
     GROUP("Isolation"),
     TIER("DEFAULT_ISOLATION", default_tier, "vm", "Isolation of a sandbox whose create says `auto` or nothing: `vm` or `container`"),
@@ -117,9 +120,9 @@ const struct setting settings[] = {
 const size_t nsettings = sizeof settings / sizeof *settings;
 
 /* Not the daemon's, but no mistake either. A * stands for any rest. */
-static const char *const others[] = {"HUTCH_URL",   "HUTCH_API_KEY", "HUTCH_NO_START",
-                                     "HUTCH_FAULT", "HUTCH_BUILD",   "HUTCH_DEBS",
-                                     "HUTCH_TEST_*"};
+static const char *const others[] = {"HUTCH_URL",  "HUTCH_API_KEY", "HUTCH_NO_START",
+                                     "HUTCH_CA",   "HUTCH_FAULT",   "HUTCH_BUILD",
+                                     "HUTCH_DEBS", "HUTCH_TEST_*"};
 /* What a file may set besides: the usual variables of programs that fetch something. */
 static const char *const foreign[] = {"http_proxy",   "https_proxy",    "no_proxy",  "all_proxy",
                                       "HTTPS_PROXY",  "HTTP_PROXY",     "NO_PROXY",  "ALL_PROXY",

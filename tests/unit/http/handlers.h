@@ -200,7 +200,7 @@ static void stop(struct harness *h)
 }
 #define HAS(hay, needle) CHECK(strstr(hay, needle) != NULL)
 
-static void check_get(const char *request, const char *want)
+static inline void check_get(const char *request, const char *want)
 {
     struct harness h;
     start(&h, NULL);

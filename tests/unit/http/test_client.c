@@ -34,7 +34,7 @@ static struct http_client *dial(struct harness *h)
     struct http_config cfg = {.handler = handler};
     harness_start(h, &cfg);
     snprintf(addr, sizeof addr, "127.0.0.1:%d", h->port);
-    struct http_client *c = http_client_open(addr, &e);
+    struct http_client *c = http_client_open(addr, NULL, &e);
     CHECK(c);
     return c;
 }
@@ -121,8 +121,8 @@ TEST(client, refuses_header_injection)
 TEST(client, reports_nobody_there)
 {
     struct err e;
-    CHECK(!http_client_open("/nonexistent/hutch.sock", &e));
-    CHECK(!http_client_open("https://x", &e));
+    CHECK(!http_client_open("/nonexistent/hutch.sock", NULL, &e));
+    CHECK(!http_client_open("https://127.0.0.1:1", NULL, &e) && e.code == E_UNSUPPORTED);
     CHECK_INT(e.code, E_UNSUPPORTED);
 }
 

@@ -111,7 +111,7 @@ static struct http_client *dial(struct harness *h)
     struct http_config cfg = {.handler = handler};
     harness_start(h, &cfg);
     snprintf(addr, sizeof addr, "http://127.0.0.1:%d", h->port);
-    struct http_client *c = http_client_open(addr, &e);
+    struct http_client *c = http_client_open(addr, NULL, &e);
     CHECK(c);
     CHECK(!http_client_ws(c, "/ws", NULL, &e));
     return c;
