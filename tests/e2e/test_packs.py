@@ -252,6 +252,7 @@ def a_recipe_on_a_pack_is_packed_whole(t):
     lines = [e.get("line", "") for e in evs]
     true("formatting the image" in lines and "copying" not in lines, lines)
     equal(t.create(template="onpack", isolation="container").ok("cat /etc/proof /home/user/f"), "proof\npacked")
+    t.c.delete("/v1/snapshots/other")
 
 
 @tiers("container")
