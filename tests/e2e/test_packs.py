@@ -10,6 +10,7 @@ import daemon as _daemon
 from hutchtest import *
 from keeper import keeper, told
 from packs import HEAD, export, hutch, take
+from recipes import built
 
 
 @contextlib.contextmanager
@@ -233,6 +234,25 @@ def a_container_moves_with_its_files(t):
         for name in ("other", "next"):
             d.client.delete("/v1/snapshots/" + name)
         until(lambda: not glob.glob(d.home + "/templates/" + got["template_id"] + "*") and not os.listdir(d.home + "/snapshots"), 20, "all of it is gone")
+
+
+@tiers("container")
+@own_daemon(HUTCH_DEFAULT_ISOLATION="container", HUTCH_POOL_VM=0, HUTCH_POOL_PRESTARTED=0, HUTCH_POOL_CONTAINER=0)
+@timeout(500)
+@leak_slack("fd", "hutchd: ", 12, "images of a new template stay open while it is warm")
+def a_recipe_on_a_pack_is_packed_whole(t):
+    """No difference is put onto an image that came in a pack: root would open what it did not write."""
+    pack = t.d.top + "/pack"
+    box = t.box()
+    box.put("f", b"packed")
+    t.snapshot(box, name="files")
+    export(t.d, "files", pack)
+    got = take(t.c, pack, name="other")
+    _, evs = built(t, "onpack", f"FROM {got['template_id']}\nUSER root\nRUN echo proof > /etc/proof\n", deadline=380)
+    lines = [e.get("line", "") for e in evs]
+    true("formatting the image" in lines and "copying" not in lines, lines)
+    equal(t.create(template="onpack", isolation="container").ok("cat /etc/proof /home/user/f"), "proof\npacked")
+    t.c.delete("/v1/snapshots/other")
 
 
 @tiers("container")
