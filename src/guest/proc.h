@@ -32,7 +32,7 @@ struct proc {
     uint64_t group;         /* vm: its cgroup, see group.h; 0: none */
     int group_fd;
     bool group_spent;
-    int mark;               /* where there are no groups: of its tree, see tree.h; -1: none */
+    int mark; /* where there are no groups: of its tree, see tree.h; -1: none */
     uint8_t kind;
     int code;
     int64_t done_at;        /* monotonic */

@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 #define PASSES 10
-#define NEW_CGROUP_NS 0x02000000ul /* CLONE_NEWCGROUP; share/seccomp/container.profile allows us this one */
+#define NEW_CGROUP_NS \
+    0x02000000ul /* CLONE_NEWCGROUP; share/seccomp/container.profile allows us this one */
 
 int tree_mark(struct err *e)
 {
@@ -53,6 +54,7 @@ void tree_kill(int mark)
     struct stat st;
     if (fstat(mark, &st))
         return;
-    for (int i = 0; i < PASSES && one_pass(&st); i++) /* until nobody is left: one may fork between the look and the kill */
+    for (int i = 0; i < PASSES && one_pass(&st);
+         i++) /* until nobody is left: one may fork between the look and the kill */
         (void)sched_yield();
 }

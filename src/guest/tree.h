@@ -8,5 +8,7 @@
 #pragma once
 #include "base/err.h"
 
-int tree_mark(struct err *e); /* what is started next has it. The descriptor is owned, and keeps the mark from being given again */
-void tree_kill(int mark);     /* every process that has it, except us */
+int tree_mark(
+    struct err *
+        e); /* what is started next has it. The descriptor is owned, and keeps the mark from being given again */
+void tree_kill(int mark); /* every process that has it, except us */

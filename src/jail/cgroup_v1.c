@@ -90,7 +90,8 @@ void cg1_usage(const struct cgroup *g, struct cgroup_usage *u)
         u->cpu_ns = cg_read_key(g->v2, "cpu.stat", "usage_usec") * 1000;
     if (!u->cpu_ns) /* no cgroup2, or one too old to count; EBADF and ENOENT read as 0 */
         u->cpu_ns = cg_read_u64(dir_of(g, CG_CPUACCT), "cpuacct.usage");
-    u->mem_bytes = cg_read_u64(mem, "memory.usage_in_bytes") + cg_read_u64(mem, "memory.kmem.tcp.usage_in_bytes");
+    u->mem_bytes = cg_read_u64(mem, "memory.usage_in_bytes") +
+                   cg_read_u64(mem, "memory.kmem.tcp.usage_in_bytes");
     u->mem_peak = cg_read_u64(mem, "memory.max_usage_in_bytes");
     u->mem_cache = cg_read_key(mem, "memory.stat", "cache");
     u->oom_kills = cg_read_key(mem, "memory.oom_control", "oom_kill");

@@ -14,7 +14,8 @@
 #include <sys/stat.h>
 
 #define NS_ALL (NS_USER | NS_PID | NS_MOUNT | NS_NET | NS_IPC | NS_UTS)
-#define PTS_MAX "64"   /* terminals of a box. Beyond the 1,024 that the host keeps for itself there are 3,072 on a machine */
+#define PTS_MAX \
+    "64" /* terminals of a box. Beyond the 1,024 that the host keeps for itself there are 3,072 on a machine */
 #define PLAIN_ID 1000u /* of those that are nobody in particular */
 
 static const struct profile {
@@ -228,18 +229,23 @@ static int s_boot_id(struct jail *j, struct err *e)
 /* What is the same file for the host and for every box: it tells of others, or lets two boxes talk by what they hold. */
 static const char *const masked[] = {
     /* keys, memory, ways to command the kernel */
-    "/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/kallsyms", "/proc/sysrq-trigger", "/proc/mtrr", "/proc/acpi", "/proc/scsi", "/proc/asound",
+    "/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/kallsyms", "/proc/sysrq-trigger",
+    "/proc/mtrr", "/proc/acpi", "/proc/scsi", "/proc/asound",
     /* how the host was started and what it is made of */
-    "/proc/cmdline", "/proc/config.gz", "/proc/modules", "/proc/consoles", "/proc/iomem", "/proc/ioports", "/proc/swaps", "/sys/firmware", "/sys/module",
-    "/sys/power", "/sys/hypervisor", "/sys/devices/virtual/dmi", "/sys/kernel/boot_params", "/sys/kernel/notes", "/sys/kernel/vmcoreinfo",
-    "/sys/kernel/security",
+    "/proc/cmdline", "/proc/config.gz", "/proc/modules", "/proc/consoles", "/proc/iomem",
+    "/proc/ioports", "/proc/swaps", "/sys/firmware", "/sys/module", "/sys/power", "/sys/hypervisor",
+    "/sys/devices/virtual/dmi", "/sys/kernel/boot_params", "/sys/kernel/notes",
+    "/sys/kernel/vmcoreinfo", "/sys/kernel/security",
     /* what others do at this moment */
-    "/proc/locks", "/proc/timer_list", "/proc/sched_debug", "/proc/schedstat", "/proc/latency_stats", "/proc/interrupts", "/proc/softirqs",
-    "/proc/buddyinfo", "/proc/pagetypeinfo", "/proc/zoneinfo", "/proc/pressure", "/proc/sys/fs/aio-nr", "/proc/sys/fs/dentry-state",
-    "/proc/sys/fs/file-nr", "/proc/sys/fs/inode-nr", "/proc/sys/fs/inode-state", "/proc/sys/fs/quota", "/proc/sys/kernel/pty",
-    "/sys/kernel/slab", "/sys/kernel/uevent_seqnum",
+    "/proc/locks", "/proc/timer_list", "/proc/sched_debug", "/proc/schedstat",
+    "/proc/latency_stats", "/proc/interrupts", "/proc/softirqs", "/proc/buddyinfo",
+    "/proc/pagetypeinfo", "/proc/zoneinfo", "/proc/pressure", "/proc/sys/fs/aio-nr",
+    "/proc/sys/fs/dentry-state", "/proc/sys/fs/file-nr", "/proc/sys/fs/inode-nr",
+    "/proc/sys/fs/inode-state", "/proc/sys/fs/quota", "/proc/sys/kernel/pty", "/sys/kernel/slab",
+    "/sys/kernel/uevent_seqnum",
     /* names and backing paths of every box's disk */
-    "/proc/partitions", "/proc/diskstats", "/sys/block", "/sys/class/block", "/sys/dev", "/sys/devices/virtual/block", "/sys/fs/ext4"};
+    "/proc/partitions", "/proc/diskstats", "/sys/block", "/sys/class/block", "/sys/dev",
+    "/sys/devices/virtual/block", "/sys/fs/ext4"};
 
 static int s_hide(struct jail *j, struct err *e)
 {
@@ -407,7 +413,8 @@ int jail_spawn(struct jail *j, struct jailed *ret, struct err *e)
         return err_sys(e, errno, "jail: socketpair");
     j->sync = sv[1];
     j->root = j->dev = j->out = j->tools = j->proc = j->sys = j->pts = j->at = -1;
-    struct ns_birth birth = {.namespaces = NS_ALL, .cgroup = j->cgroup2, .owner = j->owner, .sibling = j->sibling};
+    struct ns_birth birth = {
+        .namespaces = NS_ALL, .cgroup = j->cgroup2, .owner = j->owner, .sibling = j->sibling};
     pid_t pid = ns_clone(&birth, &pidfd, e);
     if (!pid)
         child(j);

@@ -87,7 +87,8 @@ static int start(struct server *s, struct box *b, struct err *e)
         g.argv[n++] = "--ca-file";
         g.argv[n++] = ca;
     }
-    b->limit = (struct cgroup_limit){.memory_bytes = (uint64_t)EGRESS_MIB << 20, .pids_max = EGRESS_PIDS, .all_sockets = true};
+    b->limit = (struct cgroup_limit){
+        .memory_bytes = (uint64_t)EGRESS_MIB << 20, .pids_max = EGRESS_PIDS, .all_sockets = true};
     if (cgroup_make(&s->cg, b->id, &b->limit, &b->cg, e))
         return -1;
     struct fd_keep keep = {0};

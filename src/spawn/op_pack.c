@@ -224,7 +224,8 @@ static int start(struct server *s, struct box *b, const struct sp_pack *q, int i
     if (q->mode == SP_PACK_ONTO && base < 0)
         return -1;
     p.uid = box_uid(b);
-    b->limit = (struct cgroup_limit){.memory_bytes = (uint64_t)PACK_MEM_MIB << 20, .pids_max = PACK_PIDS};
+    b->limit =
+        (struct cgroup_limit){.memory_bytes = (uint64_t)PACK_MEM_MIB << 20, .pids_max = PACK_PIDS};
     if (cgroup_make(&s->cg, b->id, &b->limit, &b->cg, e))
         return -1;
     if (pipe2(pipes, O_CLOEXEC) < 0)

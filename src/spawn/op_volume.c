@@ -78,7 +78,9 @@ static int keeper_start(struct server *s, struct box *b, const struct sp_keeper 
     if (volume < 0)
         return -1;
     int agent = server_program(s, "hutch-agent", &s->agent, s->agent_id, e);
-    struct cgroup_limit limit = {.memory_bytes = (uint64_t)KEEPER_MEM_MIB << 20, .cpu_millis = KEEPER_CPU, .pids_max = KEEPER_PIDS};
+    struct cgroup_limit limit = {.memory_bytes = (uint64_t)KEEPER_MEM_MIB << 20,
+                                 .cpu_millis = KEEPER_CPU,
+                                 .pids_max = KEEPER_PIDS};
     if (agent < 0 || box_cage(b, &limit, e))
         return -1;
     auto_fd inner = -1, err_end = -1;

@@ -228,7 +228,8 @@ TEST(proc, timeout_finds_a_daemon_that_left_no_trace)
     host_start(&h);
     struct buf b = sh("exec env -i setsid sleep 1116");
     (void)host_req(&h, OP_START, &b);
-    b = sh("(setsid sh -c 'exec env -i sleep 1117 </dev/null >/dev/null 2>&1 &' &) ; sleep 0.5; pgrep -c sleep; sleep 1118");
+    b = sh(
+        "(setsid sh -c 'exec env -i sleep 1117 </dev/null >/dev/null 2>&1 &' &) ; sleep 0.5; pgrep -c sleep; sleep 1118");
     rec_put_u64(&b, T_TIMEOUT_MS, 1500);
     host_call(&h, OP_START, &b, &r);
     CHECK_INT(r.kind, EXIT_TIMEOUT);

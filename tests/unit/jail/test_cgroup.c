@@ -247,7 +247,11 @@ TEST(cgroup, this_host_one_owner)
         printf("# %s\n", e.msg);
         SKIP("no usable cgroups here");
     }
-    CHECK_INT(cgroup_make(&h, "box", &(struct cgroup_limit){.memory_bytes = 64u << 20, .cpu_millis = 500, .pids_max = 16}, &g, &e), 0);
+    CHECK_INT(cgroup_make(&h, "box",
+                          &(struct cgroup_limit){
+                              .memory_bytes = 64u << 20, .cpu_millis = 500, .pids_max = 16},
+                          &g, &e),
+              0);
     /* and whoever is not root cannot even try to lock it */
     for (int i = 0; i <= CG_TREES; i++) {
         struct stat s;

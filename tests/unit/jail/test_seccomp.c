@@ -147,7 +147,8 @@ TEST(profiles, container_refuses_the_dangerous)
         CHECK_INT(ask(&p, sysnr(no[i]), 0, 0), DENY);
     CHECK_INT(ask(&p, SYS_unshare, 0x10000000, 0), DENY);
     CHECK_INT(ask(&p, SYS_unshare, 0x80, 0), DENY);
-    CHECK_INT(ask(&p, SYS_unshare, 0x02000000 | 0x10000000, 0), DENY); /* the agent's mark, and more */
+    CHECK_INT(ask(&p, SYS_unshare, 0x02000000 | 0x10000000, 0),
+              DENY); /* the agent's mark, and more */
     CHECK_INT(ask(&p, SYS_unshare, 0x02000000, 0), ALLOW);
     CHECK_INT(ask(&p, SYS_unshare, 0x400 /* CLONE_FILES */, 0), ALLOW);
     CHECK_INT(ask(&p, SYS_ptrace, 16, 1), DENY);
@@ -164,7 +165,8 @@ TEST(profiles, container_refuses_the_dangerous)
 TEST(profiles, container_has_few_kinds_of_sockets)
 {
     struct seccomp_prog p = shipped("container");
-    const uint32_t no_family = SECCOMP_RET_ERRNO | EAFNOSUPPORT, no_protocol = SECCOMP_RET_ERRNO | EPROTONOSUPPORT;
+    const uint32_t no_family = SECCOMP_RET_ERRNO | EAFNOSUPPORT,
+                   no_protocol = SECCOMP_RET_ERRNO | EPROTONOSUPPORT;
     for (uint64_t family = 0; family < 64; family++)
         for (int high = 0; high < 2; high++) {
             uint64_t a0 = family | (high ? 0x500000000ull : 0);
@@ -173,11 +175,16 @@ TEST(profiles, container_has_few_kinds_of_sockets)
             CHECK_INT(ask(&p, SYS_socketpair, a0, 1), family == 1 ? ALLOW : no_family);
         }
     for (uint64_t proto = 0; proto < 300; proto++) {
-        bool module = proto == 33 || proto == 115 || proto == 132 || proto == 136 || proto == 256 || proto == 262;
-        uint64_t inet[6] = {2, 1, proto}, odd[6] = {2, 1, proto | 0x100000000ull}, netlink[6] = {16, 3, proto};
-        CHECK_INT(seccomp_eval(&p, AUDIT_ARCH_X86_64, SYS_socket, inet), module ? no_protocol : ALLOW);
-        CHECK_INT(seccomp_eval(&p, AUDIT_ARCH_X86_64, SYS_socket, odd), module ? no_protocol : ALLOW);
-        CHECK_INT(seccomp_eval(&p, AUDIT_ARCH_X86_64, SYS_socket, netlink), proto == 0 || proto == 4 || proto == 15 ? ALLOW : no_protocol);
+        bool module = proto == 33 || proto == 115 || proto == 132 || proto == 136 || proto == 256 ||
+                      proto == 262;
+        uint64_t inet[6] = {2, 1, proto}, odd[6] = {2, 1, proto | 0x100000000ull},
+                 netlink[6] = {16, 3, proto};
+        CHECK_INT(seccomp_eval(&p, AUDIT_ARCH_X86_64, SYS_socket, inet),
+                  module ? no_protocol : ALLOW);
+        CHECK_INT(seccomp_eval(&p, AUDIT_ARCH_X86_64, SYS_socket, odd),
+                  module ? no_protocol : ALLOW);
+        CHECK_INT(seccomp_eval(&p, AUDIT_ARCH_X86_64, SYS_socket, netlink),
+                  proto == 0 || proto == 4 || proto == 15 ? ALLOW : no_protocol);
     }
     static const char *const aio[] = {"io_setup", "io_submit", "io_destroy", "io_getevents"};
     for (unsigned i = 0; i < sizeof aio / sizeof *aio; i++)
