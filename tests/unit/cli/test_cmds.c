@@ -278,6 +278,7 @@ TEST(cp, folders_both_ways)
     CHECK_INT(system(cmd), 0);
 }
 
+static struct untar_may may = {.bytes = 1 << 20, .entries = 100, .links_out = true};
 static int untar_cmd(const char *shell) /* archive made by the system's tar, unpacked by ours into dir/root */
 {
     char p[128], cmd[1024];
@@ -288,7 +289,7 @@ static int untar_cmd(const char *shell) /* archive made by the system's tar, unp
     (void)snprintf(cmd, sizeof cmd, "cd '%s' && %s", dir, shell);
     FILE *f = popen(cmd, "r");
     struct untar u;
-    untar_init(&u, root, &(struct untar_may){.bytes = 1 << 30, .entries = 1000});
+    untar_init(&u, root, &may);
     int rc = 0;
     char d[777];
     size_t n;
@@ -329,6 +330,20 @@ TEST(untar, hostile_archives)
     CHECK_INT(untar_cmd("tar -P --transform='s,^f,../out/f,' -cf - -C t f"), -1);
     /* a link to a folder, then a file through it */
     CHECK_INT(untar_cmd("{ tar -cf a.tar -C t d; tar --transform='s,^f,d/f,' -rf a.tar -C t f; cat a.tar; }"), -1);
+    /* without that link, which is left out, d is a folder like any other */
+    (void)snprintf(cmd, sizeof cmd, "rm '%s/root/d'", dir);
+    CHECK_INT(system(cmd), 0);
+    may.links_out = false;
+    CHECK_INT(untar_cmd("cat a.tar"), 0);
+    may.links_out = true;
+    (void)snprintf(cmd, sizeof cmd, "test -f '%s/root/d/f' && ! test -L '%s/root/d'", dir, dir);
+    CHECK_INT(system(cmd), 0);
+    /* bounds */
+    may.bytes = 1;
+    CHECK_INT(untar_cmd("tar -cf - -C t f"), -1);
+    may.bytes = 1 << 20, may.entries = 2;
+    CHECK_INT(untar_cmd("tar --transform='s,^f,new/er/f,' -cf - -C t f"), -1);
+    may.entries = 100;
     /* a link, then a file of the same name: the link is replaced, not followed */
     CHECK_INT(untar_cmd("{ ln -s out/g t/g; tar -cf b.tar -C t g; tar --transform='s,^f,g,' -rf b.tar -C t f; cat b.tar; }"), 0);
     /* absolute names stay beneath */
