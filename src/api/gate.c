@@ -61,11 +61,12 @@ static bool is_api(struct str host, struct str domain)
 }
 static bool is_ours(const struct config *cfg, struct str host)
 {
+    struct str domain = gate_host_part(str_of(cfg->domain)); /* it may have a port */
     if (same_name(host, S("localhost")) || str_eqz(host, "127.0.0.1") || str_eqz(host, "[::1]"))
         return true;
-    if (same_name(host, listen_host(cfg)) || same_name(host, str_of(cfg->domain)))
+    if (same_name(host, listen_host(cfg)) || same_name(host, domain))
         return true;
-    if (is_api(host, S("localhost")) || is_api(host, gate_host_part(str_of(cfg->domain))))
+    if (is_api(host, S("localhost")) || is_api(host, domain))
         return true;
     for (const char *p = cfg->hosts; *p;) {
         size_t n = strcspn(p, ",");

@@ -178,13 +178,22 @@ static struct config config(const char *listen)
 TEST(gate, hosts)
 {
     struct config c = config("192.168.7.7:4882");
-    static const char *const ok[] = {"localhost", "LOCALHOST:4882", "127.0.0.1:1", "[::1]:4882", "[::1]", "192.168.7.7:4882", "box.test", "one.example:80", "two.example"};
+    static const char *const ok[] = {"localhost", "LOCALHOST:4882", "127.0.0.1:1", "[::1]:4882", "[::1]", "192.168.7.7:4882", "box.test", "one.example:80", "two.example",
+                                     "api.box.test", "API.Box.Test:443", "api.localhost:4882"};
     static const char *const bad[] = {"", "evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "x.box.test", "192.168.7.8", "localhost:x",
-                                      "localhost:99999", "[::1", "::1", "[::1]x", ":4882", "one.example,two.example", "127.0.0.2"};
+                                      "localhost:99999", "[::1", "::1", "[::1]x", ":4882", "one.example,two.example", "127.0.0.2", "api.one.example", "api.", "xapi.box.test", "api.x.box.test", "apixbox.test"};
     for (size_t i = 0; i < sizeof ok / sizeof *ok; i++)
         CHECK_STR(gate_host_ok(&c, str_of(ok[i])) ? "" : ok[i], "");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         CHECK_STR(gate_host_ok(&c, str_of(bad[i])) ? bad[i] : "-", "-");
+}
+TEST(gate, a_domain_may_have_a_port)
+{
+    struct config c = config("127.0.0.1:4882");
+    snprintf(c.domain, sizeof c.domain, "box.test:4882");
+    CHECK(gate_host_ok(&c, S("box.test:4882")) && gate_host_ok(&c, S("box.test")) &&
+          gate_host_ok(&c, S("api.box.test:4882")));
+    CHECK(!gate_host_ok(&c, S("x.box.test:4882")));
 }
 TEST(gate, a_wildcard_listener_takes_addresses_but_not_names)
 {
