@@ -26,7 +26,7 @@ READY = re.compile(r"/ready-\d+")  # the cgroup2 of a container, named before an
 READY_UP = re.compile(r".*/ready-\d+")  # a process may be in a group below
 CG_ROOT = "/sys/fs/cgroup"
 PF_KTHREAD = 0x00200000
-OURS = ("hutchd", "hutch-watch", "hutch-spawn", "hutch-ready", "hutch-agent", "hutch-untar", "hutch-egress", "qemu-system-x86")
+OURS = ("hutchd", "hutch-watch", "hutch-spawn", "hutch-ready", "hutch-agent", "hutch-untar", "hutch-egress", "qemu-system-x86", "runsc", "runsc-gofer", "runsc-sandbox")
 
 
 def norm(s):

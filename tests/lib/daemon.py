@@ -17,6 +17,7 @@ import tempfile
 import time
 
 import census as _census
+import tiers as _tiers
 from client import Client, Deadline, Late, until
 
 REPO = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
@@ -100,6 +101,8 @@ class Daemon:
         self.port = free_port() if listen else None
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("HUTCH_")}
         self.env.update({k: os.environ[k] for k in ("HUTCH_ACCEL",) if k in os.environ})
+        if _tiers.runsc():
+            self.env["HUTCH_RUNSC"] = _tiers.runsc()
         self.env.update({"HUTCH_HOME": self.home, "HUTCH_RUN": self.run, "HUTCH_BUILD_CACHE": "0"})  # kept steps would be files left behind
         if self.port:
             self.env["HUTCH_LISTEN"] = f"127.0.0.1:{self.port}"

@@ -43,9 +43,10 @@ class TestTimeout(BaseException):
 
 class Test:
     def __init__(self, fn, tier_names):
-        self.fn, self.tiers = fn, tier_names
+        self.fn = fn
         self.name = fn.__name__
         self.file = os.path.basename(inspect.getsourcefile(fn))[:-3]
+        self.tiers = _table.on_gvisor(tier_names, self.file, self.name)
         self.line = fn.__code__.co_firstlineno
 
 

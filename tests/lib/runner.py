@@ -1,7 +1,7 @@
 """Finds and runs the tests: runner.py [options] FILE|FOLDER…
 
   -k WORDS      only tests whose "file.name[tier]" contains every word (!word: does not)
-  --tier T      only this tier (vm, container)
+  --tier T      only this tier (vm, gvisor, container)
   -j N          N tests at once (default 1); each worker has daemons of its own
   --names FILE  only the tests named in FILE, one a line; each must exist
   --list        print the names
@@ -163,6 +163,8 @@ class Runner:
         name = label(test, tier)
         if (getattr(test.fn, "slow", False) or tier in getattr(test.fn, "slow_on", ())) and not ht.SLOW:
             return self.skipped(name, "slow: set HUTCH_TEST_SLOW=1")
+        if tier == "gvisor" and not _table.runsc():
+            return self.skipped(name, "runsc is not installed")
         own = getattr(test.fn, "own_daemon", None)
         special = getattr(test.fn, "shared_daemon", None)
         if special:

@@ -3,7 +3,30 @@ where the answer must differ it asks here, so that every difference is known,
 named and has a reason.
 """
 
-TIERS = ("vm", "container")
+import os
+import shutil
+
+TIERS = ("vm", "gvisor", "container")
+
+
+def runsc():
+    """gVisor's program: HUTCH_RUNSC, or in PATH, or what `make runsc` built; None if there is none."""
+    built = os.path.join(os.path.dirname(__file__), "../../.cache/runsc")
+    return os.environ.get("HUTCH_RUNSC") or shutil.which("runsc") or (os.path.realpath(built) if os.access(built, os.X_OK) else None)
+
+
+# Files whose tests for containers also run on gVisor; the others test what does not depend on who the kernel is.
+ON_GVISOR = ("test_lifecycle", "test_exec", "test_files", "test_network", "test_gvisor")
+NOT_ON_GVISOR = {
+    # file.test: reason
+}
+
+
+def on_gvisor(names, file, test):
+    """The tiers of a test, with gVisor where it belongs."""
+    like = "container" in names and "gvisor" not in names and file in ON_GVISOR and f"{file}.{test}" not in NOT_ON_GVISOR
+    return (*names, "gvisor") if like else names
+
 
 # ---- known differences of behaviour -----------------------------------------------------------------------------
 DIFFERENCES = {
@@ -98,6 +121,7 @@ def ratio(attack):
 # A skip whose reason starts with none of these counts as a failure.
 ALLOWED_SKIPS = (
     "the seed home has no template",
+    "runsc is not installed",  # gVisor: HUTCH_RUNSC, PATH or `make runsc`
     "this host reaches no server of its own ",  # real registries; stand-ins are tested anyway
     "slow: ",            # soak variants, run with HUTCH_TEST_SLOW=1
     "tier switched off",  # --tier

@@ -61,9 +61,10 @@ const struct setting settings[] = {
     TEXT("DOMAIN", domain, "", "One more name accepted in `Host`. `{port}-{id}.` before it leads to a port of a sandbox ([e2b.md](e2b.md))"),
 
     GROUP("Isolation"),
-    TIER("DEFAULT_ISOLATION", default_tier, "vm", "Isolation of a sandbox whose create says `auto` or nothing: `vm` or `container`"),
-    TIER("MIN_ISOLATION", min_tier, "isolate", "The weakest isolation that is allowed: `container` refuses isolates, `vm` also refuses containers"),
+    TIER("DEFAULT_ISOLATION", default_tier, "vm", "Isolation of a sandbox whose create says `auto` or nothing: `vm`, `gvisor` or `container`"),
+    TIER("MIN_ISOLATION", min_tier, "isolate", "The weakest isolation that is allowed: `container` refuses isolates, `gvisor` also refuses containers, `vm` also refuses gVisor"),
     WORD("ACCEL", accel, "auto", "auto|kvm|tcg", "`auto` tries KVM, `kvm` demands it (the start fails without), `tcg` never uses it"),
+    ELSEWHERE("HUTCH_RUNSC", "`runsc` in HUTCH_BIN, then in `/usr/local/bin` and `/usr/bin`", "gVisor's program, for isolation `gvisor`. A file of root's that nobody else can write"),
     ELSEWHERE("HUTCH_SHELF", "", "Any value: mounts are made as on kernels before 6.15, whatever this one can do (decision 043). For tests and for finding faults"),
 
     GROUP("Sandboxes"),
