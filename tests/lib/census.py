@@ -26,7 +26,7 @@ READY = re.compile(r"/ready-\d+")  # the cgroup2 of a container, named before an
 READY_UP = re.compile(r".*/ready-\d+")  # a process may be in a group below
 CG_ROOT = "/sys/fs/cgroup"
 PF_KTHREAD = 0x00200000
-OURS = ("hutchd", "hutch-watch", "hutch-spawn", "hutch-ready", "hutch-agent", "hutch-untar", "hutch-egress", "qemu-system-x86", "runsc", "runsc-gofer", "runsc-sandbox")
+OURS = ("hutchd", "hutch-watch", "hutch-spawn", "hutch-ready", "hutch-agent", "hutch-untar", "hutch-egress", "qemu-system-x86", "runsc")
 
 
 def norm(s):
@@ -53,6 +53,8 @@ class Proc:
         self.pid, self.comm = pid, raw[raw.find("(") + 1:close]
         if self.comm.startswith("memfd:hutch-age"):
             self.comm = "hutch-agent"  # a container's PID 1 runs from a sealed copy
+        if self.comm == "exe":
+            self.comm = "runsc"  # its halves, and the processes that guest code runs in, are started through /proc/self/exe
         self.state, self.ppid, self.start = rest[0], int(rest[1]), int(rest[19])
         self.kernel = bool(int(rest[6]) & PF_KTHREAD)
         self.cmd = _read(f"/proc/{pid}/cmdline", "rb")
@@ -372,7 +374,8 @@ def _slack(kind, label, extra):
 
 
 # How many of a label one member of a warm pool holds. (With kernels in it: two of Python, one of node.)
-PER_MEMBER = {"hutchd: socket": 4, "hutch-spawn: socket": 3, "guest process python3": 2}  # of a VM: channel, QMP, volumes
+PER_MEMBER = {"hutchd: socket": 4, "hutch-spawn: socket": 3, "guest process python3": 2,  # of a VM: channel, QMP, volumes
+              "runsc": 8}  # itself, its two halves, and one to hold guest code for each process of the guest's
 
 
 def leaks(before, after, extra=None, members=0):
