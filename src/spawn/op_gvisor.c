@@ -27,14 +27,14 @@ _Static_assert(JAIL_CHANNEL_FD == 3, "argv below says so");
     "\"CAP_SETUID\",\"CAP_SETPCAP\",\"CAP_NET_BIND_SERVICE\",\"CAP_NET_RAW\",\"CAP_IPC_OWNER\",\"CAP_SYS_CHROOT\",\"CAP_SYS_NICE\"," \
     "\"CAP_LEASE\",\"CAP_AUDIT_WRITE\",\"CAP_SETFCAP\",\"CAP_SYS_ADMIN\",\"CAP_SYS_PTRACE\"]" /* as jail/privs.c gives a container */
 
-/* %s: host name, %u: MiB of /dev/shm, %llu: descriptors */
+/* %s: host name, %u: MiB of /dev/shm */
 static const char config[] =
     "{\"ociVersion\":\"1.0.2\","
     "\"process\":{\"terminal\":false,\"user\":{\"uid\":0,\"gid\":0},\"cwd\":\"/\","
     "\"args\":[\"hutch-agent\",\"--gvisor\",\"--fd\",\"3\"],"
     "\"env\":[\"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\",\"HOME=/root\",\"LANG=C.UTF-8\"],"
     "\"capabilities\":{\"bounding\":" CAPS ",\"effective\":" CAPS ",\"permitted\":" CAPS "}},"
-    "\"root\":{\"path\":\"/rootfs\",\"readonly\":false},"
+    "\"root\":{\"path\":\"" SENTRY_ROOTFS "\",\"readonly\":false},"
     "\"hostname\":\"%s\","
     "\"mounts\":["
     "{\"destination\":\"/proc\",\"type\":\"proc\",\"source\":\"proc\"},"
@@ -67,7 +67,7 @@ static int put_file(int dir, const char *name, const char *text, struct err *e)
 /* The root that runsc lives in: the bundle, and places for what the jail mounts -> owned, read-only. */
 static int make_bundle(const struct sp_box *q, struct err *e)
 {
-    static const char *const places[] = {"proc", "dev", "run", "rootfs", "tmp", "etc"};
+    static const char *const places[] = {"proc", "dev", "run", SENTRY_ROOTFS + 1, "tmp", "etc"};
     char text[sizeof config + 128], meminfo[128];
     unsigned long long kib = (unsigned long long)q->limit.memory_mib << 10;
     auto_fd m = mount_tmpfs("256k", "0755", e);
@@ -112,7 +112,7 @@ static int start(struct server *s, struct box *b, const struct sp_box *q, struct
     struct jail j = {.kind = JAIL_SENTRY,
                      .hostname = "gvisor",
                      .run_size = "4m",
-                     .filter = NULL,
+                     .filter = &s->f_gvisor,
                      .place = {{err_end, 2}, {inner, JAIL_CHANNEL_FD}, {agent, AGENT_FD}},
                      .nplace = 3,
                      .exec_fd = runsc,

@@ -101,7 +101,7 @@ struct server {
     int64_t console_at;             /* next tick of boxes that wrote much; 0: none did */
     struct cgroup_host cg;
     struct net_host net;
-    struct seccomp_prog f_box, f_vm, f_untar, f_keeper, f_isolate, f_call; /* f_call: what an isolate's calls live under */
+    struct seccomp_prog f_box, f_gvisor, f_vm, f_untar, f_keeper, f_isolate, f_call; /* f_call: what an isolate's calls live under */
     char attach_at[PATH_LEN], scratch[PATH_LEN];
     dev_t attach_dev;
     ino_t attach_ino;

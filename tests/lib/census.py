@@ -244,14 +244,14 @@ class Census:
         table = processes()
         ours = self.mine(table)
         got = collections.defaultdict(collections.Counter)
-        nets = set()
+        nets, inner = set(), set()  # runsc's halves have more of their own
         for p in ours:
             if p.kernel or p.state == "Z" and p.ppid in (self.me, 0):
                 continue  # a thread of the kernel's: KVM has one for each VM, in the VM's cgroup, and ends it with the VM
             label = p.comm + (" (zombie)" if p.state == "Z" else "")
             got["process"][label if p.comm in OURS else f"guest process {p.comm}"] += 1
             try:
-                nets.add(os.readlink(f"/proc/{p.pid}/ns/net"))
+                (inner if p.comm == "runsc" else nets).add(os.readlink(f"/proc/{p.pid}/ns/net"))
             except OSError:
                 pass
             if p.comm in ("hutchd", "hutch-spawn") and not stopped:
@@ -261,6 +261,7 @@ class Census:
                     for what, n in self._mounts_of(p.pid).items():
                         got["mount"][f"in hutch-spawn: {what}"] += n
         got["netns"]["in use by our processes"] = len(nets)
+        got["netns"]["in use by runsc"] = len(inner - nets)
         if stopped:
             del got["netns"]
         # Orphans nobody owns any more: their spawner died and they were handed to init.
@@ -375,7 +376,7 @@ def _slack(kind, label, extra):
 
 # How many of a label one member of a warm pool holds. (With kernels in it: two of Python, one of node.)
 PER_MEMBER = {"hutchd: socket": 4, "hutch-spawn: socket": 3, "guest process python3": 2,  # of a VM: channel, QMP, volumes
-              "runsc": 8}  # itself, its two halves, and one to hold guest code for each process of the guest's
+              "in use by runsc": 6, "runsc": 8}  # itself, its two halves, and one to hold guest code for each process of the guest's
 
 
 def leaks(before, after, extra=None, members=0):

@@ -31,13 +31,14 @@ def on_gvisor(names, file, test):
 # ---- known differences of behaviour -----------------------------------------------------------------------------
 DIFFERENCES = {
     # name: {tier: value}, reason
-    "own_kernel": ({"vm": True, "container": False}, "a container shares the host's kernel"),
-    "own_clock": ({"vm": True, "container": False}, "a VM has a clock of its own; a container sees the host's and may not set it"),
-    "memory_slack_mib": ({"vm": 160, "container": 24}, "kernel text, page tables and the reserved pages of a guest kernel count as used"),
-    "scale_mib": ({"vm": 220, "container": 24}, "memory the scale test reckons with for one idle sandbox"),
-    "own_boot_id": ({"vm": True, "container": False}, "boot_id belongs to the kernel"),
-    "root_owns_kernel": ({"vm": True, "container": False}, "root in a VM may do to its own kernel what it likes"),
-    "pids_limit": ({"vm": None, "container": True}, "a guest kernel has its own pid limits; the cgroup caps a container"),
+    "own_kernel": ({"vm": True, "gvisor": True, "container": False}, "a container shares the host's kernel"),
+    "own_cpus": ({"vm": True, "gvisor": False, "container": False}, "gVisor and containers are held to their share of the host's cores, and see them all"),
+    "own_clock": ({"vm": True, "gvisor": False, "container": False}, "a VM has a clock of its own; a container sees the host's and may not set it"),
+    "memory_slack_mib": ({"vm": 160, "gvisor": 24, "container": 24}, "kernel text, page tables and the reserved pages of a guest kernel count as used"),
+    "scale_mib": ({"vm": 220, "gvisor": 96, "container": 24}, "memory the scale test reckons with for one idle sandbox"),
+    "own_boot_id": ({"vm": True, "gvisor": True, "container": False}, "boot_id belongs to the kernel"),
+    "root_owns_kernel": ({"vm": True, "gvisor": True, "container": False}, "root in a VM may do to its own kernel what it likes"),
+    "pids_limit": ({"vm": None, "gvisor": None, "container": True}, "a guest kernel has its own pid limits; the cgroup caps a container"),
 }
 
 
