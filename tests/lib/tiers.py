@@ -16,7 +16,7 @@ def runsc():
 
 
 # Files whose tests for containers also run on gVisor; the others test what does not depend on who the kernel is.
-ON_GVISOR = ("test_lifecycle", "test_exec", "test_files", "test_network", "test_gvisor")
+ON_GVISOR = ("test_lifecycle", "test_exec", "test_files", "test_network", "test_gvisor", "test_volumes", "test_limits", "test_pause", "test_recovery", "test_identity", "test_pty", "test_processes", "test_observe", "test_snapshots")
 NOT_ON_GVISOR = {
     # file.test: reason
 }
