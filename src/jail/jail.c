@@ -206,7 +206,7 @@ static int place_sentry(struct jail *j, struct err *e)
 {
     const char *const run[] = {"mode", "0700", "size", j->run_size, "nr_inodes", "256", "source", "run", NULL};
     auto_fd r = mount_fs("tmpfs", run, MATTR_NOSUID | MATTR_NODEV | MATTR_NOEXEC, e);
-    if (r < 0 || mount_put(j->dev, AT_FDCWD, "dev", e) || mount_put(j->tools, AT_FDCWD, SENTRY_ROOTFS + 1, e) || mount_put(r, AT_FDCWD, "run", e))
+    if (r < 0 || mount_put(j->dev, AT_FDCWD, "dev", e) || mount_put(j->tools, AT_FDCWD, &SENTRY_ROOTFS[1], e) || mount_put(r, AT_FDCWD, "run", e))
         return -1;
     if (sys_mount("/meminfo", "/proc/meminfo", NULL, MOUNT_BIND, NULL) < 0)
         return err_sys(e, errno, "/proc/meminfo");

@@ -67,7 +67,7 @@ static int put_file(int dir, const char *name, const char *text, struct err *e)
 /* The root that runsc lives in: the bundle, and places for what the jail mounts -> owned, read-only. */
 static int make_bundle(const struct sp_box *q, struct err *e)
 {
-    static const char *const places[] = {"proc", "dev", "run", SENTRY_ROOTFS + 1, "tmp", "etc"};
+    static const char *const places[] = {"proc", "dev", "run", &SENTRY_ROOTFS[1], "tmp", "etc"};
     char text[sizeof config + 128], meminfo[128];
     unsigned long long kib = (unsigned long long)q->limit.memory_mib << 10;
     auto_fd m = mount_tmpfs("256k", "0755", e);
@@ -86,9 +86,10 @@ static int make_bundle(const struct sp_box *q, struct err *e)
     return mount_attr(m, MATTR_RDONLY | MATTR_NOSUID | MATTR_NODEV, false, e) ? -1 : take_fd(&m);
 }
 
-/* Network: the sandbox's namespace has nothing but loopback and the gate's rules, so its sockets are the host kernel's,
+/* Files: a volume may be another sandbox's too, so what is remembered of a file is looked at again (shared).
+ * Network: the sandbox's namespace has nothing but loopback and the gate's rules, so its sockets are the host kernel's,
  * inside that namespace, and the gate sees them as it sees a container's. */
-static char *const argv[] = {"runsc", "--root=/run", "--platform=systrap", "--network=host", "--net-raw", "--ignore-cgroups", "--overlay2=none",
+static char *const argv[] = {"runsc", "--root=/run", "--platform=systrap", "--network=host", "--net-raw", "--ignore-cgroups", "--overlay2=none", "--file-access=shared",
                              "--allow-suid", "--host-settings=ignore", "run", "--bundle=/", "--pass-fd=3:3", "--exec-fd=4", "sandbox", NULL};
 static char *const envp[] = {"PATH=/", "HOME=/", NULL};
 

@@ -199,9 +199,9 @@ class Daemon:
         return sorted(p.pid for p in self.census.mine() if p.state != "Z" and _census.in_box(p, box))
 
     def init_of(self, box):
-        """The process that is a sandbox: QEMU, or a container's PID 1."""
+        """The process that is a sandbox: QEMU, a container's PID 1, or runsc."""
         def find():
-            got = [p.pid for p in self.census.mine() if p.comm in ("qemu-system-x86", "hutch-agent") and p.state != "Z" and _census.in_box(p, box)]
+            got = [p.pid for p in self.census.mine() if p.comm in ("qemu-system-x86", "hutch-agent", "runsc") and p.state != "Z" and _census.in_box(p, box)]
             return min(got) if got else None
         return until(find, 10, f"the process of box {box}")
 

@@ -277,7 +277,7 @@ class Runner:
                     self.bad(os.path.basename(path), 0, "cannot be loaded:\n" + self._explain(e))
                 continue
             got += [(test, tier) for test in tests for tier in test.tiers
-                    if not (tier and self.opts.tier and tier != self.opts.tier) and chosen(label(test, tier), self.opts.k)]
+                    if not (tier and self.opts.tier and tier != self.opts.tier) and not (tier in test.asked and tier != self.opts.tier) and chosen(label(test, tier), self.opts.k)]
         if self.opts.names:
             wanted = named(self.opts.names)
             for name in [] if quiet else sorted(wanted - {label(*x) for x in got}):

@@ -62,7 +62,8 @@ TEST(gvisor, without_runsc_it_is_unsupported)
     CHECK_INT(refusal(gvisor_req()), E_UNSUPPORTED);
     CHECK_INT(call(SP_LIST, NULL, &rep, NULL, NULL, &e), 0);
     CHECK_INT(rep.u.listing.n, 0);
-    CHECK_INT(sh("test -z \"$(ls %s/home/boxes 2>/dev/null)\"", fx.dir), 0); /* nothing of it is left */
+    CHECK_INT(sh("test -z \"$(ls %s/home/boxes 2>/dev/null)\"", fx.dir),
+              0); /* nothing of it is left */
     fx_stop();
 }
 
@@ -83,16 +84,20 @@ TEST(gvisor, runsc_is_jailed)
     struct tbox b = box_start_req(gvisor_req());
     CHECK_INT(b.info.kind, SP_KIND_BOX);
     const char *st = ask(b.chan, "cat /proc/self/status");
-    CHECK(strstr(st, "NoNewPrivs:\t1") && strstr(st, "Seccomp:\t2") && strstr(st, "Uid:\t0\t0\t0\t0"));
+    CHECK(strstr(st, "NoNewPrivs:\t1") && strstr(st, "Seccomp:\t2") &&
+          strstr(st, "Uid:\t0\t0\t0\t0"));
     CHECK(!strstr(st, "CapBnd:\t000001ffffffffff"));
-    CHECK(!strstr(ask(b.chan, "cat /proc/self/uid_map"), "4294967295")); /* root of its own ids only */
-    static const char *const denied[] = {"keyctl", "fsopen", "syslog", "settime", "mknod", "handle", "bpf"};
+    CHECK(!strstr(ask(b.chan, "cat /proc/self/uid_map"),
+                  "4294967295")); /* root of its own ids only */
+    static const char *const denied[] = {"keyctl", "fsopen", "syslog", "settime",
+                                         "mknod",  "handle", "bpf"};
     for (unsigned i = 0; i < sizeof denied / sizeof *denied; i++)
         expect_sys(b.chan, denied[i], "EPERM");
     expect_sys(b.chan, "io_uring", "ENOSYS");
     CHECK_STR(ask(b.chan, "ls /sys"), "No such file or directory");
     CHECK_STR(ask(b.chan, "write /x"), "Read-only file system");
-    CHECK(!strstr(ask(b.chan, "cat /proc/self/mountinfo"), "hutch-spawn-test")); /* no path of the host's */
+    CHECK(!strstr(ask(b.chan, "cat /proc/self/mountinfo"),
+                  "hutch-spawn-test")); /* no path of the host's */
     box_gone(&b);
     fx_stop();
 }
@@ -104,8 +109,10 @@ TEST(gvisor, the_bundle_is_ours)
     q.u.box.limit.memory_mib = 200;
     struct tbox b = box_start_req(q);
     const char *config = ask(b.chan, "cat /config.json");
-    CHECK(strstr(config, "\"hostname\":\"testbox\"") && strstr(config, "\"path\":\"/rootfs\"") && strstr(config, "size=100m"));
-    CHECK(strstr(ask(b.chan, "cat /proc/meminfo"), "MemTotal: 204800 kB")); /* what the guest is to believe */
+    CHECK(strstr(config, "\"hostname\":\"testbox\"") && strstr(config, "\"path\":\"/rootfs\"") &&
+          strstr(config, "size=100m"));
+    CHECK(strstr(ask(b.chan, "cat /proc/meminfo"),
+                 "MemTotal: 204800 kB")); /* what the guest is to believe */
     CHECK(strstr(ask(b.chan, "ls /rootfs"), "sbin"));
     CHECK(strstr(ask(b.chan, "cat /proc/self/cmdline"), "runsc"));
     box_gone(&b);
@@ -140,7 +147,8 @@ TEST(gvisor, where_runsc_is)
     CHECK(mkdtemp(fx.dir));
     unsetenv("HUTCH_RUNSC");
     CHECK_INT(sh("touch %s/runsc", fx.dir), 0);
-    CHECK(!runsc_find(fx.dir, path, sizeof path) || strncmp(path, fx.dir, strlen(fx.dir))); /* it cannot be run */
+    CHECK(!runsc_find(fx.dir, path, sizeof path) ||
+          strncmp(path, fx.dir, strlen(fx.dir))); /* it cannot be run */
     CHECK_INT(sh("chmod 755 %s/runsc", fx.dir), 0);
     CHECK(runsc_find(fx.dir, path, sizeof path) && !strncmp(path, fx.dir, strlen(fx.dir)));
     setenv("HUTCH_RUNSC", "/nonexistent", 1);
