@@ -57,7 +57,8 @@ uint64_t cg_read_key(int dir, const char *file, const char *key)
 /* Files in memory count as cache there, but only their owner can let go of them: a tmpfs, and all memory of a guest of gVisor's. */
 uint64_t cg_cache(int dir, const char *key)
 {
-    uint64_t all = cg_read_key(dir, "memory.stat", key), held = cg_read_key(dir, "memory.stat", "shmem");
+    uint64_t all = cg_read_key(dir, "memory.stat", key),
+             held = cg_read_key(dir, "memory.stat", "shmem");
     return all > held ? all - held : 0;
 }
 

@@ -15,7 +15,8 @@ def the_kernel_is_gvisors(t):
     contains(i["boundary"], "gVisor")
     contains(box.ok(["cat", "/proc/version"]), "gvisor")
     # a process of the guest's is none of the host's: its number, name and arguments exist only inside
-    box.exec(["sh", "-c", "exec -a only-inside-gvisor sleep 60 >/dev/null 2>&1 &"])
+    box.ok(["bash", "-c", "(exec -a only-inside-gvisor sleep 60) >/dev/null 2>&1 </dev/null &"])
+    until(lambda: "only-inside-gvisor" in box.ok("cat /proc/[0-9]*/cmdline | tr '\\0' ' '"), 10, "it runs inside")
     on_host = [p for p in os.listdir("/proc") if p.isdigit() and b"only-inside-gvisor" in _read(f"/proc/{p}/cmdline")]
     equal(on_host, [])
 
