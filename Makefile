@@ -81,7 +81,7 @@ PC_daemon  := $(PC_event) $(PC_json) $(call pc,sqlite3,-lsqlite3) $(PC_ssl) $(PC
 host_libs   = $(patsubst %,$(B)/lib%.a,$(1))
 
 PROGRAMS := hutchd hutch hutch-spawn hutch-egress hutch-agent hutch-untar hutch-zygote.so
-.PHONY: all deps demo test test-stock unit e2e bench lint fuzz install uninstall deb dist help clean
+.PHONY: all deps demo test test-stock unit e2e runsc bench lint fuzz install uninstall deb dist help clean
 all: $(PROGRAMS:%=$(B)/%)
 
 $(B)/obj/%.o: src/%.c Makefile
@@ -212,6 +212,11 @@ test-stock:
 test-bare:
 	@for suite in $(or $(SUITE),bookworm trixie); do tools/bare-root "$$suite" sh -c 'make demo && build/hutch down' || exit 1; done
 
+# gVisor's program for the tests, outside the tree of the source; some minutes, with Go.
+runsc: all
+	@mkdir -p .cache
+	@$(B)/hutch gvisor install --to $(CURDIR)/.cache/runsc
+
 bench:
 	@tools/deps bench
 	@$(MAKE) --no-print-directory -j$$(nproc) all $(B)/bench/gate/gate_bench
@@ -323,6 +328,7 @@ help:
 	@echo 'make demo       build, start the daemon, run code in a sandbox'
 	@echo 'make unit       unit tests; one of them: make build/unit/http/test_parse'
 	@echo 'make e2e        end-to-end tests, as root; K=WORDS TIER=container FILES=tests/e2e/test_exec.py pick some'
+	@echo 'make runsc      build gVisor for the tests of that tier; needs Go'
 	@echo 'make lint       layers, headers, scripts, format of changed lines, cppcheck, clang'
 	@echo 'make fuzz       every fuzzer for FUZZ_SECONDS (60)'
 	@echo 'make test       everything; HUTCH_TEST_ONLY=lint,unit picks parts'

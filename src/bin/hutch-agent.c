@@ -1,6 +1,7 @@
 /* hutch-agent: PID 1 inside a sandbox. See guest/agent.h.
  *
  *   hutch-agent --container --fd N    started by the jail, everything mounted
+ *   hutch-agent --gvisor --fd N       likewise, by runsc
  *   hutch-agent --keeper --fd N       serves the files of a volume, which is its root
  *   hutch-agent --isolate LANG --fd N likewise; warden of one interpreter (guest/isolate.h)
  *   /init | hutch-agent --vm          first program of a VM's initramfs */
@@ -11,6 +12,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -40,6 +42,10 @@ static void start_volumes(int fd, int agent_fd)
     _exit(agent_run(&o));
 }
 
+/* runsc lays a file system in memory over an empty /tmp. What is written there is to be on the disk, as in every sandbox: it
+ * counts as disk, and a pause keeps it. */
+static void uncover_tmp(void) { (void)umount2("/tmp", 0); }
+
 int main(int argc, char **argv)
 {
     struct agent_opts o = {.fd = -1};
@@ -55,6 +61,8 @@ int main(int argc, char **argv)
             o.vm = true;
         else if (!strcmp(argv[i], "--container"))
             o.vm = false;
+        else if (!strcmp(argv[i], "--gvisor"))
+            o.vm = false, uncover_tmp();
         else if (!strcmp(argv[i], "--keeper"))
             o.vm = false, o.role = ROLE_KEEPER;
         else if (!strcmp(argv[i], "--isolate") && i + 1 < argc)
@@ -76,7 +84,7 @@ int main(int argc, char **argv)
             (void)close(volumes);
     } else {
         if (o.fd < 0)
-            return (void)dprintf(2, "usage: hutch-agent --container|--keeper --fd N\n"), 64;
+            return (void)dprintf(2, "usage: hutch-agent --container|--gvisor|--keeper --fd N\n"), 64;
         o.fd = raise_fd(o.fd);
     }
     int rc = agent_run(&o);

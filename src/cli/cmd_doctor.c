@@ -65,7 +65,7 @@ static int exec_doctor(struct cli *x, struct args *a)
 }
 
 static const struct opt opts[] = {{"network", 0, 'f', NULL, "test every live network policy from a scratch sandbox", NULL},
-                                  {"isolation", 0, 's', "TIER", "with --network: tier of the scratch sandboxes (default: that of each sandbox)", "vm container"},
+                                  {"isolation", 0, 's', "TIER", "with --network: tier of the scratch sandboxes (default: that of each sandbox)", "vm gvisor container"},
                                   OPT_JSON,
                                   OPT_END};
 const struct cmd cmd_doctor = {.name = "doctor", .usage = "[--network]", .help = "check what this host supports, and how to fix what is missing", .opts = opts, .exec = exec_doctor};

@@ -72,7 +72,7 @@ static int exec_eval(struct cli *x, struct args *a)
 }
 
 static const struct opt eval_opts[] = {{"language", 'l', 's', "LANG", "python, js, ts, bash, r or java (python); in an isolate python, js, php or ruby", "python js ts bash r java php ruby"},
-                                       {"isolation", 0, 's', "TIER", "vm, container, auto (auto), or isolate (one program without a sandbox)", "vm container isolate auto"},
+                                       {"isolation", 0, 's', "TIER", "vm, gvisor, container, auto (auto), or isolate (one program without a sandbox)", "vm gvisor container isolate auto"},
                                        {"timeout", 0, 's', "S", "time limit in seconds", NULL},
                                        {"memory", 'm', 's', "MIB", "memory in MiB", NULL},
                                        ISOLATE_OPTS,

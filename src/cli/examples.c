@@ -57,6 +57,7 @@ static const struct { const char *name, *line[2]; } examples[] = {
     {"events",            {"events", "events --json"}},
     {"egress",            {"egress box", "egress box --denied"}},
     {"doctor",            {"doctor", "doctor --network"}},
+    {"gvisor install",    {"gvisor install", "gvisor install --to /opt/hutch/runsc"}},
     {"bench",             {"bench", "bench --json"}},
     {"completion",        {"completion bash > /etc/bash_completion.d/hutch", "completion bash"}},
     {"version",           {"version", "version --json"}},

@@ -7,7 +7,7 @@
 #define CREATE_OPTS                                                                                                                  \
     {"name", 'n', 's', "NAME", "a name to use instead of the id", NULL}, {"template", 't', 's', "NAME", "template to start from (base)", "@template"}, \
         {"snapshot", 0, 's', "NAME", "snapshot to start from, instead of a template", "@snapshot"},                                                \
-        {"isolation", 0, 's', "TIER", "vm, container or auto (auto)", "vm container auto"},                           \
+        {"isolation", 0, 's', "TIER", "vm, gvisor, container or auto (auto)", "vm gvisor container auto"},                           \
         {"cpu", 0, 's', "N", "CPU cores, may be a fraction (1)", NULL}, {"memory", 'm', 's', "MIB", "memory in MiB (512)", NULL},        \
         {"disk", 0, 's', "MIB", "disk in MiB (4096)", NULL}, {"timeout", 0, 's', "S", "lifetime, for `run` the limit of the command: seconds, or 5m, 1h30m (300)", NULL}, \
         {"env", 'e', 'l', "K=V", "environment of every process; may be repeated", NULL},                                                     \

@@ -222,6 +222,7 @@ struct core *core_new(struct loop *l, struct jobs *jobs, const struct config *cf
                                   .jobs = jobs,
                                   .spawn = c->spawn,
                                   .home_fd = c->home_fd,
+                                  .bin = c->cfg.bin,
                                   .kvm = cfg->use_kvm,
                                   .tsc_khz = cfg->tsc_khz,
                                   .variant = variant_wanted,

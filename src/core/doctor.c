@@ -7,6 +7,7 @@
 #include "core/doctor.h"
 #include "core/host/host.h"
 #include "spawn/client.h"
+#include "spawn/runsc.h"
 #include "core/sandbox/object.h"
 #include "tls/files.h"
 #include <fcntl.h>
@@ -58,6 +59,18 @@ static void check_program(struct report *r, const char *name, const char *path, 
         add(r, name, "ok", "%s", path);
     else
         advise(add(r, name, needed ? "fail" : "warn", "not installed"), lost, fix);
+}
+
+static void check_runsc(struct report *r, const struct config *cfg)
+{
+    char path[512];
+    if (runsc_find(cfg->bin, path, sizeof path))
+        add(r, "runsc", "ok", "%s", path);
+    else if (cfg->use_kvm)
+        add(r, "runsc", "ok", "not installed; only isolation gvisor needs it (`hutch gvisor install`)");
+    else
+        advise(add(r, "runsc", "warn", "not installed"), "isolation gvisor: on a host without KVM it runs code ten times as fast as a microVM",
+               "hutch gvisor install");
 }
 
 static void check_cgroup(struct report *r)
@@ -251,6 +264,7 @@ size_t doctor_run(const struct config *cfg, const struct doctor_root *root, stru
     check_kvm(&r, cfg);
     check_program(&r, "qemu", "/usr/bin/qemu-system-x86_64", false, "the vm tier (the default)", "apt-get install qemu-system-x86");
     check_firmware(&r);
+    check_runsc(&r, cfg);
     check_cgroup(&r);
     check_fs(&r, "overlay", "the container tier");
     check_fs(&r, "ext4", "the container tier: template images cannot be mounted");

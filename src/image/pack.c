@@ -61,7 +61,7 @@ void pack_format(const struct pack *p, struct buf *ret)
     jw_init(&w, ret);
     jw_obj(&w);
     jw_kv_u64(&w, "format", FORMAT);
-    jw_kv_str(&w, "tier", p->vm ? "vm" : "container");
+    jw_kv_str(&w, "tier", p->tier);
     jw_kv_bool(&w, "memory", p->memory);
     jw_kv_str(&w, "name", p->name);
     jw_kv_str(&w, "created", p->created);
@@ -225,21 +225,20 @@ static int parse_parts(struct json *root, struct pack *p, struct err *e)
 
 static int parse(struct json *j, struct pack *p, struct err *e)
 {
-    char tier[16];
     uint64_t format;
     if (json_only(j, e, "format", "tier", "memory", "name", "created", "cpu_millis", "memory_mib", "disk_mib", "generation", "env", "template", "variant", "machines", "parts", NULL) ||
         u64(j, "format", 1, INT64_MAX, &format, e))
         return -1;
     if (format != FORMAT)
         return err_set(e, E_UNSUPPORTED, "a pack of format %llu; this hutch reads format %d", (unsigned long long)format, FORMAT);
-    if (fixed(j, "tier", tier, sizeof tier, e) || json_need(j, e, "memory", NULL) || json_bool(j, "memory", false, &p->memory, e) ||
+    if (fixed(j, "tier", p->tier, sizeof p->tier, e) || json_need(j, e, "memory", NULL) || json_bool(j, "memory", false, &p->memory, e) ||
         fixed(j, "name", p->name, sizeof p->name, e) || fixed(j, "created", p->created, sizeof p->created, e) ||
         u32(j, "cpu_millis", 64000, &p->cpu_millis, e) || u32(j, "memory_mib", 1 << 20, &p->memory_mib, e) || u32(j, "disk_mib", MIB_MAX, &p->disk_mib, e) ||
         u64(j, "generation", 0, INT64_MAX / 2, &p->generation, e))
         return -1;
-    p->vm = !strcmp(tier, "vm");
-    if ((!p->vm && strcmp(tier, "container")) || (!p->vm && p->memory))
-        return err_set(e, E_INVALID, "tier: vm, or container without memory");
+    p->vm = !strcmp(p->tier, "vm");
+    if (!p->vm && ((strcmp(p->tier, "container") && strcmp(p->tier, "gvisor")) || p->memory))
+        return err_set(e, E_INVALID, "tier: vm, or container or gvisor without memory");
     if (*p->name && !name_ok(str_of(p->name)))
         return err_set(e, E_INVALID, "name: not a name");
     return parse_env(j, p, e) || parse_template(j, p, e) || parse_machines(j, p, e) || parse_parts(j, p, e) ? -1 : 0;

@@ -44,7 +44,8 @@ enum pack_role {
 struct pack_part { enum pack_role role; uint64_t bytes, blocks; char sha256[SHA256_HEX]; };
 
 struct pack {
-    bool vm, memory;
+    char tier[16];                  /* what it was taken of, and is started as */
+    bool vm, memory;                /* vm: its parts are a machine's */
     char name[64];                  /* "" */
     char created[32];
     uint32_t cpu_millis, memory_mib, disk_mib;

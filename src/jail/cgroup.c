@@ -54,6 +54,14 @@ uint64_t cg_read_key(int dir, const char *file, const char *key)
     return 0;
 }
 
+/* Files in memory count as cache there, but only their owner can let go of them: a tmpfs, and all memory of a guest of gVisor's. */
+uint64_t cg_cache(int dir, const char *key)
+{
+    uint64_t all = cg_read_key(dir, "memory.stat", key),
+             held = cg_read_key(dir, "memory.stat", "shmem");
+    return all > held ? all - held : 0;
+}
+
 /* proc(5): "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue". option: one of the super
  * block options, or NULL. */
 bool cg_mount_find(const char *mountinfo, const char *fstype, const char *option, char *path, size_t size)

@@ -98,4 +98,5 @@ int cg_write(int dir, const char *file, const char *text);               /* 0 or
 int cg_write_u64(int dir, const char *file, uint64_t v);
 uint64_t cg_read_u64(int dir, const char *file);                         /* 0 if it cannot */
 uint64_t cg_read_key(int dir, const char *file, const char *key);        /* "key N" lines */
+uint64_t cg_cache(int dir, const char *key); /* of memory.stat: what it can give back */
 bool cg_mount_find(const char *mountinfo, const char *fstype, const char *option, char *path, size_t size);

@@ -93,7 +93,7 @@ void cg1_usage(const struct cgroup *g, struct cgroup_usage *u)
     u->mem_bytes = cg_read_u64(mem, "memory.usage_in_bytes") +
                    cg_read_u64(mem, "memory.kmem.tcp.usage_in_bytes");
     u->mem_peak = cg_read_u64(mem, "memory.max_usage_in_bytes");
-    u->mem_cache = cg_read_key(mem, "memory.stat", "cache");
+    u->mem_cache = cg_cache(mem, "cache");
     u->oom_kills = cg_read_key(mem, "memory.oom_control", "oom_kill");
     u->nproc = cg_read_u64(g->tree[CG_PIDS], "pids.current");
 }

@@ -54,7 +54,7 @@ void cg2_usage(const struct cgroup *g, struct cgroup_usage *u)
     u->cpu_ns = cg_read_key(g->v2, "cpu.stat", "usage_usec") * 1000;
     u->mem_bytes = cg_read_u64(g->v2, "memory.current");
     u->mem_peak = cg_read_u64(g->v2, "memory.peak");
-    u->mem_cache = cg_read_key(g->v2, "memory.stat", "file");
+    u->mem_cache = cg_cache(g->v2, "file");
     u->oom_kills = cg_read_key(g->v2, "memory.events", "oom_kill");
     u->nproc = cg_read_u64(g->v2, "pids.current");
 }

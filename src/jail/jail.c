@@ -31,6 +31,8 @@ static const struct profile {
     [JAIL_UNTAR] = {0, 65536, 0, true, true, 1024},
     [JAIL_KEEPER] = {0, 65536, 0, true, true, 65536},
     [JAIL_ISOLATE] = {PLAIN_ID, 1, PLAIN_ID, true, true, 1024},
+    /* It mounts a /proc of its own, which the kernel allows only to those who see a whole one. */
+    [JAIL_SENTRY] = {0, 65536, 0, true, false, 65536},
 };
 
 uint32_t jail_first_id(enum jail_kind k) { return profiles[k].first_id; }
@@ -38,7 +40,7 @@ uint32_t jail_id_count(enum jail_kind k) { return profiles[k].id_count; }
 static const struct profile *prof(const struct jail *j) { return &profiles[j->kind]; }
 static uint64_t bound(const struct jail *j)
 {
-    static const uint64_t *const caps[sizeof profiles / sizeof *profiles] = {[JAIL_BOX] = &CAPS_BOX, [JAIL_UNTAR] = &CAPS_UNTAR, [JAIL_KEEPER] = &CAPS_KEEPER};
+    static const uint64_t *const caps[sizeof profiles / sizeof *profiles] = {[JAIL_BOX] = &CAPS_BOX, [JAIL_UNTAR] = &CAPS_UNTAR, [JAIL_KEEPER] = &CAPS_KEEPER, [JAIL_SENTRY] = &CAPS_BOX};
     return caps[j->kind] ? *caps[j->kind] : CAPS_NONE;
 }
 
@@ -87,7 +89,7 @@ static int s_wait_go(struct jail *j, struct err *e)
     if (fd_recv(j->sync, &c, 1, fds, &n, 0) != 1 || n < 1)
         return err_set(e, E_INTERNAL, "the parent gave up");
     j->root = fds[0];
-    if (j->kind == JAIL_ISOLATE)
+    if (j->kind == JAIL_ISOLATE || j->kind == JAIL_SENTRY)
         j->dev = fds[1];
     else if (j->kind == JAIL_UNTAR)
         j->out = fds[1];
@@ -148,7 +150,8 @@ static int s_make_proc(struct jail *j, struct err *e)
 static int s_net_settings(struct jail *j, struct err *e)
 {
     (void)e;
-    net_settings(j->proc);
+    if (j->kind == JAIL_BOX || j->kind == JAIL_SENTRY)
+        net_settings(j->proc);
     return 0;
 }
 
@@ -198,6 +201,20 @@ static int s_make_tmp(struct jail *j, struct err *e)
     return r < 0 || mount_put(s, AT_FDCWD, "dev/shm", e) || mount_put(r, AT_FDCWD, "run", e) ? -1 : 0;
 }
 
+/* What runsc keeps about its sandbox lies in a small /run, gone with the jail. It believes /proc/meminfo, so the guest is shown
+ * the size it was given; a bind of our own, which hides nothing the kernel wants to be seen, so a new /proc may be mounted. Its halves
+ * take a copy of this tree: a volume that is mounted here later (SP_VOLUME_LEND) is to appear in theirs. */
+static int place_sentry(struct jail *j, struct err *e)
+{
+    const char *const run[] = {"mode", "0700", "size", j->run_size, "nr_inodes", "256", "source", "run", NULL};
+    auto_fd r = mount_fs("tmpfs", run, MATTR_NOSUID | MATTR_NODEV | MATTR_NOEXEC, e);
+    if (r < 0 || mount_put(j->dev, AT_FDCWD, "dev", e) || mount_put(j->tools, AT_FDCWD, &SENTRY_ROOTFS[1], e) || mount_put(r, AT_FDCWD, "run", e))
+        return -1;
+    if (sys_mount("/meminfo", "/proc/meminfo", NULL, MOUNT_BIND, NULL) < 0)
+        return err_sys(e, errno, "/proc/meminfo");
+    return sys_mount(NULL, "/", NULL, MOUNT_REC | MOUNT_SHARED, NULL) < 0 ? err_sys(e, errno, "shared mounts") : 0;
+}
+
 static int s_place_mounts(struct jail *j, struct err *e)
 {
     if (j->kind == JAIL_KEEPER)
@@ -208,7 +225,7 @@ static int s_place_mounts(struct jail *j, struct err *e)
         return -1;
     if (j->kind == JAIL_ISOLATE && (mount_put(j->dev, AT_FDCWD, "dev", e) || mount_put(j->tools, AT_FDCWD, "run", e)))
         return -1;
-    return 0;
+    return j->kind == JAIL_SENTRY ? place_sentry(j, e) : 0;
 }
 
 /* The kernel keeps one boot id for all; a box reads its own, made per box, through a read-only file bound over it. The
@@ -342,6 +359,7 @@ static const struct step steps[] = {
     {"host name", s_hostname},
     {"wait for mounts", s_wait_go},
     {"proc", s_make_proc},
+    {"network settings", s_net_settings},
     {"new root", s_pivot},
     {"ids", s_ids},
     {"place mounts", s_place_mounts},

@@ -28,10 +28,12 @@ enum jail_kind {
     JAIL_UNTAR, /* unpacks a foreign archive into one directory, /out */
     JAIL_KEEPER, /* serves the files of a volume: the volume is its root, and there is nothing else: no /proc, no /dev */
     JAIL_ISOLATE, /* an interpreter and its warden: one unprivileged id, a template read-only, no network at all */
+    JAIL_SENTRY, /* runsc and what it starts: root of its own user namespace, its bundle read-only, the sandbox's files at /rootfs */
 };
 
 #define JAIL_TAP_FD    8  /* QEMU's number for the tap it gets from jail_go() */
 #define JAIL_CHANNEL_FD 3 /* a container's init: its channel */
+#define SENTRY_ROOTFS  "/rootfs" /* where the jail of a JAIL_SENTRY has the sandbox's files */
 #define JAIL_LOW_FDS   10 /* descriptors are placed below */
 #define JAIL_PLACE_MAX 4
 #define JAIL_KEEP_MAX  40
@@ -80,6 +82,6 @@ int jail_spawn(struct jail *j, struct jailed *ret, struct err *e) __attribute__(
 int jail_box_ids(int sync, int dev, struct err *e) __attribute__((warn_unused_result));
 int jail_box_go(int sync, const struct jail_box *box, const int fds[JAIL_BOX_FDS], struct err *e) __attribute__((warn_unused_result));
 /* All others. */
-int jail_go(int sync, int root, int extra /* ISOLATE: /dev, VM: its tap, UNTAR: /out; -1 */, int tools /* ISOLATE: /run; -1 */, struct err *e) __attribute__((warn_unused_result));
+int jail_go(int sync, int root, int extra /* ISOLATE, SENTRY: /dev, VM: its tap, UNTAR: /out; -1 */, int tools /* ISOLATE: /run, SENTRY: /rootfs; -1 */, struct err *e) __attribute__((warn_unused_result));
 /* One look at the sync socket (non-blocking if it is): 1 = executed, 0 = not yet, -1 + e = failed. Keep `armed` between calls. */
 int jail_result(int sync, bool *armed, struct err *e) __attribute__((warn_unused_result));

@@ -71,6 +71,7 @@ struct clone3_args { uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, 
 #define MATTR_IDMAP           0x00100000ull
 #define MOUNT_REC             0x4000ul
 #define MOUNT_PRIVATE         (1ul << 18)
+#define MOUNT_SHARED          (1ul << 20)
 #define MOUNT_BIND            0x1000ul
 #define UMOUNT_DETACH         2
 struct mattr { uint64_t set, clr, propagation, userns_fd; };

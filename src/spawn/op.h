@@ -62,6 +62,7 @@ enum sp_op {
                         * is there. In a process of its own. */
     SP_LAYER_SEED,     /* sp_layer -> sp_saved: boxes/<bid> made, with the layer of snapshots/<sid>; SP_BOX_START then starts on it. Likewise. */
     SP_CONSOLE,        /* sp_id -> fd: the last SP_CONSOLE_MAX bytes that a box wrote to stderr (a VM: its guest's console too), as they are; also of a dead box */
+    SP_GVISOR_START,   /* sp_box -> sp_info, fds: pidfd, channel: as SP_BOX_START, under a kernel of its own in user space (runsc) */
     SP_OP_MAX
 };
 
@@ -74,6 +75,7 @@ enum sp_feature {
     SP_FEAT_SHELF = 16,     /* by the way of kernels before 6.15 (jail/shelf.h) */
 };
 #define SP_VM_OVERHEAD_MIB 512u /* emulator beside the guest RAM: translation cache 128, heap, and page cache of the disk under writeback */
+#define SP_GVISOR_OVERHEAD_MIB 96u /* runsc's kernel and file server beside the guest's memory */
 #define SP_VM_STATE_FD     9            /* number of SPF_STATE inside QEMU: {"uri":"fd:9"} */
 #define SP_VM_TAP_FD       8            /* number of its tap; every VM has one */
 

@@ -12,7 +12,7 @@
 
 #define SHM_MIN_MIB 16u
 
-static int check(const struct sp_box *q, struct err *e)
+int box_check(const struct sp_box *q, struct err *e)
 {
     if (!sp_id_ok(q->id) || !sp_id_ok(q->template_id))
         return err_set(e, E_INVALID, "not an id");
@@ -36,9 +36,16 @@ static void make_boot_id(char out[40])
     (void)snprintf(out, 40, "%.8s-%.4s-%.4s-%.4s-%.12s\n", h, h + 8, h + 12, h + 16, h + 20);
 }
 
-/* The root, whose layers carry the ids of the child's user namespace -> owned. Letting go of the lower one's mount waits for all
- * processors (RCU), so the caller does it when nobody waits for it. */
-static int make_root(struct box *b, int userns, int template, int *ret_lower, struct err *e)
+uint32_t box_shm_mib(const struct sp_limit *l) { return l->memory_mib / 2 > SHM_MIN_MIB ? l->memory_mib / 2 : SHM_MIN_MIB; }
+
+int box_disk(struct box *b, const struct sp_box *q, struct err *e)
+{
+    b->has_dir = !disk_upper_exists(b->srv, b->id); /* a paused one's layer must survive a start that fails */
+    b->upper = disk_upper(b->srv, b->id, q->disk_mib, q->inodes, e);
+    return b->upper < 0 ? -1 : 0;
+}
+
+int box_root(struct box *b, int userns, int template, int *ret_lower, struct err *e)
 {
     const struct shelf *shelf = &b->srv->shelf;
     int lower = *ret_lower = shelf_clone(shelf, template, e);
@@ -60,24 +67,22 @@ static int start(struct server *s, struct box *b, const struct sp_box *q, struct
     b->limit = (struct cgroup_limit){.memory_bytes = (uint64_t)q->limit.memory_mib << 20, .cpu_millis = q->limit.cpu_millis, .pids_max = q->limit.pids_max};
     if (cgroup_finish(&s->cg, b->id, &b->limit, &b->cg, e))
         return -1;
-    b->has_dir = !disk_upper_exists(s, b->id); /* a paused one's layer must survive a start that fails */
-    b->upper = disk_upper(s, b->id, q->disk_mib, q->inodes, e);
-    if (b->upper < 0 || box_channel(&b->chan, &inner, e) || box_log_pipe(b, box_uid(b), &err_end, e))
+    if (box_disk(b, q, e) || box_channel(&b->chan, &inner, e) || box_log_pipe(b, box_uid(b), &err_end, e))
         return -1;
-    auto_fd root = make_root(b, userns, template, &lower, e);
+    auto_fd root = box_root(b, userns, template, &lower, e);
     if (root < 0)
         return -1;
     struct jail_box box = {0};
     (void)snprintf(box.hostname, sizeof box.hostname, "%s", q->hostname[0] ? q->hostname : "hutch");
     make_boot_id(box.boot_id);
-    (void)snprintf(box.shm_size, sizeof box.shm_size, "%um", q->limit.memory_mib / 2 > SHM_MIN_MIB ? q->limit.memory_mib / 2 : SHM_MIN_MIB);
+    (void)snprintf(box.shm_size, sizeof box.shm_size, "%um", box_shm_mib(&q->limit));
     return jail_box_go(child.sync, &box, (const int[]){[JAIL_BOX_ROOT] = root, [JAIL_BOX_EXEC] = agent, [JAIL_BOX_STDERR] = err_end, [JAIL_BOX_CHANNEL] = inner}, e);
 }
 
 int op_box_start(struct server *s, struct request *r, struct err *e)
 {
     const struct sp_box *q = &r->q->u.box;
-    if (check(q, e))
+    if (box_check(q, e))
         return -1;
     struct box *b = box_begin(s, r, q->id, SP_KIND_BOX, e);
     return b ? box_begun(b, start(s, b, q, e)) : -1;

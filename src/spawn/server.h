@@ -68,6 +68,7 @@ struct box {
     int tail_reads;               /* until it has to wait for a tick */
     bool tail_waits;
     bool has_dir;                 /* boxes/<id> is its */
+    bool gvisor;                  /* container: under runsc */
 };
 
 struct template { char id[SP_ID]; int mnt; };
@@ -100,7 +101,7 @@ struct server {
     int64_t console_at;             /* next tick of boxes that wrote much; 0: none did */
     struct cgroup_host cg;
     struct net_host net;
-    struct seccomp_prog f_box, f_vm, f_untar, f_keeper, f_isolate, f_call; /* f_call: what an isolate's calls live under */
+    struct seccomp_prog f_box, f_gvisor, f_vm, f_untar, f_keeper, f_isolate, f_call; /* f_call: what an isolate's calls live under */
     char attach_at[PATH_LEN], scratch[PATH_LEN];
     char dev_dir[PATH_LEN], vm_root[2][PATH_LEN];
     int dev_mnt;                    /* template of /dev, attached at dev_dir in our private mount namespace */
@@ -183,6 +184,14 @@ void box_files_removed(struct server *s, const char *id);
 void box_worker_lost(struct server *s);
 int box_retry(struct server *s, int64_t now);               /* due cgroup removals -> ms until the next, -1: none */
 
+/* op_box.c: what boxes with a template and a writable layer share */
+int box_check(const struct sp_box *q, struct err *e) __attribute__((warn_unused_result));
+int box_disk(struct box *b, const struct sp_box *q, struct err *e) __attribute__((warn_unused_result)); /* its writable layer, new or the one it has */
+/* The root, whose layers carry the ids of the box's user namespace -> owned. Letting go of the lower one's mount waits for all
+ * processors (RCU), so the caller does it when nobody waits for it. */
+int box_root(struct box *b, int userns, int template, int *ret_lower, struct err *e) __attribute__((warn_unused_result));
+uint32_t box_shm_mib(const struct sp_limit *l); /* of its /dev/shm */
+
 /* server_ready.c: jails of containers, made when there is nothing else to do */
 int ready_take(struct box *b, struct jailed *ret, int *ret_userns, struct err *e) __attribute__((warn_unused_result)); /* one that waits, else a new one, becomes the box */
 void ready_order(struct server *s);                          /* from the jailer */
@@ -235,6 +244,7 @@ bool worker_sync(struct server *s, const char *id);
 /* op_*.c: answer now, or leave start_seq in the box */
 struct request { uint64_t gen; const struct sp_req *q; int *fds; int nfds; };
 int op_box_start(struct server *s, struct request *r, struct err *e);
+int op_gvisor_start(struct server *s, struct request *r, struct err *e);
 int op_vm_start(struct server *s, struct request *r, struct err *e);
 int op_isolate_start(struct server *s, struct request *r, struct err *e);
 int op_pack(struct server *s, struct request *r, struct err *e);

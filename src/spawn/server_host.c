@@ -239,7 +239,7 @@ static int open_socket(struct server *s, struct err *e)
 
 static int load_filters(struct server *s, struct err *e)
 {
-    const struct { const char *name; struct seccomp_prog *p; } f[] = {{"container", &s->f_box}, {"vm", &s->f_vm}, {"untar", &s->f_untar}, {"keeper", &s->f_keeper}, {"isolate", &s->f_isolate}, {"isolate-call", &s->f_call}};
+    const struct { const char *name; struct seccomp_prog *p; } f[] = {{"container", &s->f_box}, {"gvisor", &s->f_gvisor}, {"vm", &s->f_vm}, {"untar", &s->f_untar}, {"keeper", &s->f_keeper}, {"isolate", &s->f_isolate}, {"isolate-call", &s->f_call}};
     for (unsigned i = 0; i < sizeof f / sizeof *f; i++) {
         char path[PATH_LEN];
         (void)snprintf(path, sizeof path, "%s/seccomp/%s.profile", s->share, f[i].name);
@@ -354,6 +354,7 @@ void server_fini(struct server *s)
     (void)unlinkat(s->run_fd, "egress.sock", 0); /* its process was killed with the rest */
     server_unlisten(s);
     seccomp_free(&s->f_box);
+    seccomp_free(&s->f_gvisor);
     seccomp_free(&s->f_vm);
     seccomp_free(&s->f_untar);
     seccomp_free(&s->f_keeper);

@@ -27,6 +27,7 @@ struct tier_host {
     struct jobs *jobs;
     struct spawn_client *spawn;
     int home_fd;
+    const char *bin;    /* where hutch's programs are */
     bool kvm;           /* the probe's verdict */
     uint32_t tsc_khz;   /* of this host; for emulated machines */
     struct vm_host *vm; /* the vm tier's own; NULL: QEMU is not here */
@@ -132,6 +133,7 @@ struct machine_ops {
     bool (*ready)(const struct tier_host *h);
     int (*load)(struct tier_host *h, int kernel_dir_fd, int agent_fd, struct err *e);
     const struct variant_ops *variants; /* TIER_VARIANTS: variant.h */
+    uint32_t box_op; /* of hutch-spawn's boxes: the request that starts one (container/container.h) */
     void (*start)(struct start *st);    /* ends in start_end, later */
     void (*adopt)(struct tier_host *h, const struct tier *t, const char *id, int *fds, int nfds,
                   machine_cb *cb, void *arg);
@@ -157,7 +159,7 @@ struct machine_ops {
                    void (*cb)(void *arg, struct str text, const struct err *e), void *arg,
                    struct err *e);
 };
-extern const struct machine_ops vm_ops, container_ops;
+extern const struct machine_ops vm_ops, gvisor_ops, container_ops;
 
 /* Heap memory of something under way; the first member of what is allocated. */
 struct flight {

@@ -21,6 +21,8 @@ enum {
     TIER_FUSE = 1 << 6,
     /* Only the host knows its memory, its processes and whether the OOM killer came. */
     TIER_COUNTED = 1 << 7,
+    /* A few wait for every template before anybody asked for one. */
+    TIER_AHEAD = 1 << 8,
 };
 
 struct machine_ops;
@@ -34,6 +36,7 @@ struct tier {
     const char *waiting;     /* … and one for which a process was */
     const char *boundary[2]; /* in plain words, without and with KVM */
     const char *accel[2];
+    const char *missing; /* what is told to who asks for it on a host that does not have it */
     const struct machine_ops *ops; /* machine.h */
 };
 

@@ -26,7 +26,7 @@ READY = re.compile(r"/ready-\d+")  # the cgroup2 of a container, named before an
 READY_UP = re.compile(r".*/ready-\d+")  # a process may be in a group below
 CG_ROOT = "/sys/fs/cgroup"
 PF_KTHREAD = 0x00200000
-OURS = ("hutchd", "hutch-watch", "hutch-spawn", "hutch-ready", "hutch-agent", "hutch-untar", "hutch-egress", "qemu-system-x86")
+OURS = ("hutchd", "hutch-watch", "hutch-spawn", "hutch-ready", "hutch-agent", "hutch-untar", "hutch-egress", "qemu-system-x86", "runsc")
 
 
 def norm(s):
@@ -53,6 +53,8 @@ class Proc:
         self.pid, self.comm = pid, raw[raw.find("(") + 1:close]
         if self.comm.startswith("memfd:hutch-age"):
             self.comm = "hutch-agent"  # a container's PID 1 runs from a sealed copy
+        if self.comm == "exe":
+            self.comm = "runsc"  # its halves, and the processes that guest code runs in, are started through /proc/self/exe
         self.state, self.ppid, self.start = rest[0], int(rest[1]), int(rest[19])
         self.kernel = bool(int(rest[6]) & PF_KTHREAD)
         self.cmd = _read(f"/proc/{pid}/cmdline", "rb")
@@ -242,14 +244,14 @@ class Census:
         table = processes()
         ours = self.mine(table)
         got = collections.defaultdict(collections.Counter)
-        nets = set()
+        nets, inner = set(), set()  # runsc's halves have more of their own
         for p in ours:
             if p.kernel or p.state == "Z" and p.ppid in (self.me, 0):
                 continue  # a thread of the kernel's: KVM has one for each VM, in the VM's cgroup, and ends it with the VM
             label = p.comm + (" (zombie)" if p.state == "Z" else "")
             got["process"][label if p.comm in OURS else f"guest process {p.comm}"] += 1
             try:
-                nets.add(os.readlink(f"/proc/{p.pid}/ns/net"))
+                (inner if p.comm == "runsc" else nets).add(os.readlink(f"/proc/{p.pid}/ns/net"))
             except OSError:
                 pass
             if p.comm in ("hutchd", "hutch-spawn") and not stopped:
@@ -259,6 +261,7 @@ class Census:
                     for what, n in self._mounts_of(p.pid).items():
                         got["mount"][f"in hutch-spawn: {what}"] += n
         got["netns"]["in use by our processes"] = len(nets)
+        got["netns"]["in use by runsc"] = len(inner - nets)
         if stopped:
             del got["netns"]
         # Orphans nobody owns any more: their spawner died and they were handed to init.
@@ -372,7 +375,8 @@ def _slack(kind, label, extra):
 
 
 # How many of a label one member of a warm pool holds. (With kernels in it: two of Python, one of node.)
-PER_MEMBER = {"hutchd: socket": 4, "hutch-spawn: socket": 3, "guest process python3": 2}  # of a VM: channel, QMP, volumes
+PER_MEMBER = {"hutchd: socket": 4, "hutch-spawn: socket": 3, "guest process python3": 2,  # of a VM: channel, QMP, volumes
+              "in use by runsc": 6, "runsc": 8}  # itself, its two halves, and one to hold guest code for each process of the guest's
 
 
 def leaks(before, after, extra=None, members=0):

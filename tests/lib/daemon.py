@@ -17,6 +17,7 @@ import tempfile
 import time
 
 import census as _census
+import tiers as _tiers
 from client import Client, Deadline, Late, until
 
 REPO = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
@@ -100,6 +101,8 @@ class Daemon:
         self.port = free_port() if listen else None
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("HUTCH_")}
         self.env.update({k: os.environ[k] for k in ("HUTCH_ACCEL",) if k in os.environ})
+        if _tiers.runsc():
+            self.env["HUTCH_RUNSC"] = _tiers.runsc()
         self.env.update({"HUTCH_HOME": self.home, "HUTCH_RUN": self.run, "HUTCH_BUILD_CACHE": "0"})  # kept steps would be files left behind
         if self.port:
             self.env["HUTCH_LISTEN"] = f"127.0.0.1:{self.port}"
@@ -196,9 +199,9 @@ class Daemon:
         return sorted(p.pid for p in self.census.mine() if p.state != "Z" and _census.in_box(p, box))
 
     def init_of(self, box):
-        """The process that is a sandbox: QEMU, or a container's PID 1."""
+        """The process that is a sandbox: QEMU, a container's PID 1, or runsc."""
         def find():
-            got = [p.pid for p in self.census.mine() if p.comm in ("qemu-system-x86", "hutch-agent") and p.state != "Z" and _census.in_box(p, box)]
+            got = [p.pid for p in self.census.mine() if p.comm in ("qemu-system-x86", "hutch-agent", "runsc") and p.state != "Z" and _census.in_box(p, box)]
             return min(got) if got else None
         return until(find, 10, f"the process of box {box}")
 

@@ -43,9 +43,11 @@ class TestTimeout(BaseException):
 
 class Test:
     def __init__(self, fn, tier_names):
-        self.fn, self.tiers = fn, tier_names
+        self.fn = fn
         self.name = fn.__name__
         self.file = os.path.basename(inspect.getsourcefile(fn))[:-3]
+        self.tiers = _table.on_gvisor(tier_names, self.file, self.name)
+        self.asked = set(self.tiers) - set(tier_names)  # only where --tier names it
         self.line = fn.__code__.co_firstlineno
 
 

@@ -1,7 +1,7 @@
 """Finds and runs the tests: runner.py [options] FILE|FOLDER…
 
   -k WORDS      only tests whose "file.name[tier]" contains every word (!word: does not)
-  --tier T      only this tier (vm, container)
+  --tier T      only this tier (vm, gvisor, container)
   -j N          N tests at once (default 1); each worker has daemons of its own
   --names FILE  only the tests named in FILE, one a line; each must exist
   --list        print the names
@@ -163,6 +163,8 @@ class Runner:
         name = label(test, tier)
         if (getattr(test.fn, "slow", False) or tier in getattr(test.fn, "slow_on", ())) and not ht.SLOW:
             return self.skipped(name, "slow: set HUTCH_TEST_SLOW=1")
+        if tier == "gvisor" and not _table.runsc():
+            return self.skipped(name, "runsc is not installed")
         own = getattr(test.fn, "own_daemon", None)
         special = getattr(test.fn, "shared_daemon", None)
         if special:
@@ -275,7 +277,7 @@ class Runner:
                     self.bad(os.path.basename(path), 0, "cannot be loaded:\n" + self._explain(e))
                 continue
             got += [(test, tier) for test in tests for tier in test.tiers
-                    if not (tier and self.opts.tier and tier != self.opts.tier) and chosen(label(test, tier), self.opts.k)]
+                    if not (tier and self.opts.tier and tier != self.opts.tier) and not (tier in test.asked and tier != self.opts.tier) and chosen(label(test, tier), self.opts.k)]
         if self.opts.names:
             wanted = named(self.opts.names)
             for name in [] if quiet else sorted(wanted - {label(*x) for x in got}):

@@ -3,18 +3,44 @@ where the answer must differ it asks here, so that every difference is known,
 named and has a reason.
 """
 
-TIERS = ("vm", "container")
+import os
+import shutil
+
+TIERS = ("vm", "gvisor", "container")
+
+
+def runsc():
+    """gVisor's program: HUTCH_RUNSC, or in PATH, or what `make runsc` built; None if there is none."""
+    built = os.path.join(os.path.dirname(__file__), "../../.cache/runsc")
+    return os.environ.get("HUTCH_RUNSC") or shutil.which("runsc") or (os.path.realpath(built) if os.access(built, os.X_OK) else None)
+
+
+# Files whose tests for containers also run on gVisor, with --tier gvisor; the others test what does not depend on who the kernel is.
+ON_GVISOR = ("test_lifecycle", "test_exec", "test_files", "test_network", "test_gvisor", "test_volumes", "test_limits", "test_pause", "test_recovery", "test_identity", "test_pty", "test_processes", "test_observe", "test_snapshots")
+NOT_ON_GVISOR = {
+    # file.test: reason
+    "test_limits.processes_are_limited": "at the limit of its tasks on the host gVisor gives up, and the sandbox ends with it",
+    "test_recovery.its_process_stands_still": "runsc stopped stops neither of its halves",
+}
+
+
+def on_gvisor(names, file, test):
+    """The tiers of a test, with gVisor where it belongs."""
+    like = "container" in names and "gvisor" not in names and file in ON_GVISOR and f"{file}.{test}" not in NOT_ON_GVISOR
+    return (*names, "gvisor") if like else names
+
 
 # ---- known differences of behaviour -----------------------------------------------------------------------------
 DIFFERENCES = {
     # name: {tier: value}, reason
-    "own_kernel": ({"vm": True, "container": False}, "a container shares the host's kernel"),
-    "own_clock": ({"vm": True, "container": False}, "a VM has a clock of its own; a container sees the host's and may not set it"),
-    "memory_slack_mib": ({"vm": 160, "container": 24}, "kernel text, page tables and the reserved pages of a guest kernel count as used"),
-    "scale_mib": ({"vm": 220, "container": 24}, "memory the scale test reckons with for one idle sandbox"),
-    "own_boot_id": ({"vm": True, "container": False}, "boot_id belongs to the kernel"),
-    "root_owns_kernel": ({"vm": True, "container": False}, "root in a VM may do to its own kernel what it likes"),
-    "pids_limit": ({"vm": None, "container": True}, "a guest kernel has its own pid limits; the cgroup caps a container"),
+    "own_kernel": ({"vm": True, "gvisor": True, "container": False}, "a container shares the host's kernel"),
+    "own_cpus": ({"vm": True, "gvisor": False, "container": False}, "gVisor and containers are held to their share of the host's cores, and see them all"),
+    "own_clock": ({"vm": True, "gvisor": False, "container": False}, "a VM has a clock of its own; a container sees the host's and may not set it"),
+    "memory_slack_mib": ({"vm": 160, "gvisor": 24, "container": 24}, "kernel text, page tables and the reserved pages of a guest kernel count as used"),
+    "scale_mib": ({"vm": 220, "gvisor": 96, "container": 24}, "memory the scale test reckons with for one idle sandbox"),
+    "own_boot_id": ({"vm": True, "gvisor": True, "container": False}, "boot_id belongs to the kernel"),
+    "root_owns_kernel": ({"vm": True, "gvisor": True, "container": False}, "root in a VM may do to its own kernel what it likes"),
+    "pids_limit": ({"vm": None, "gvisor": None, "container": True}, "a guest kernel has its own pid limits; the cgroup caps a container"),
 }
 
 
@@ -102,6 +128,7 @@ def ratio(attack):
 # A skip whose reason starts with none of these counts as a failure.
 ALLOWED_SKIPS = (
     "the seed home has no template",
+    "runsc is not installed",  # gVisor: HUTCH_RUNSC, PATH or `make runsc`
     "this host reaches no server of its own ",  # real registries; stand-ins are tested anyway
     "slow: ",            # soak variants, run with HUTCH_TEST_SLOW=1
     "tier switched off",  # --tier

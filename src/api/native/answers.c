@@ -149,7 +149,7 @@ const struct shape url_shape = SHAPE("Url", url_rows);
 
 /* ---- sandboxes ---- */
 ROWS(isolation_rows) = {
-    ALWAYS("tier", F_WORD, "How it is isolated.", .words = "vm|container|isolate"),
+    ALWAYS("tier", F_WORD, "How it is isolated.", .words = "vm|gvisor|container|isolate"),
     ALWAYS("boundary", F_STR, "What stands between it and the host.",
            .ex = "\"own kernel under QEMU microvm (kvm), jailed\""),
     ALWAYS("accel", F_WORD, "How a VM's processor is made.", .words = "kvm|tcg|none"),
@@ -290,7 +290,7 @@ ROWS(snapshot_rows) = {
     OR_NULL("sandbox", F_STR, "The sandbox it was taken of.", .ex = ID_OF("i")),
     ALWAYS("template", F_STR, "The name of the template.", .ex = "\"base\""),
     ALWAYS("template_id", F_STR, "The id of the template.", .ex = ID_OF("t")),
-    ALWAYS("tier", F_WORD, "What it can be started as.", .words = "vm|container"),
+    ALWAYS("tier", F_WORD, "What it can be started as.", .words = "vm|gvisor|container"),
     ALWAYS("memory", F_BOOL, "It holds memory and processes, not only files."),
     ALWAYS("cpu", F_NUM, "Cores.", .ex = "1"),
     ALWAYS("memory_mib", F_INT, "Memory in MiB.", .ex = "512"),

@@ -135,7 +135,7 @@ static const struct field create_rows[] = {
             "With `snapshot`: continue with its memory and processes, the default if it has any. false: boot from its files."),
     FIELD("name", F_NAME, struct create, sp.name, .help = "A name, unique among living sandboxes."),
     FIELD(
-        "isolation", F_WORD, struct create, isolation, .words = "auto|vm|container|isolate",
+        "isolation", F_WORD, struct create, isolation, .words = "auto|vm|gvisor|container|isolate",
         .help =
             "`auto` is the operator's default, `vm` unless HUTCH_DEFAULT_ISOLATION says otherwise. `isolate` is refused: `POST /v1/eval` runs programs."),
     FIELD("cpu", F_CORES, struct create, sp.cpu_millis, .min = SANDBOX_CPU_MIN,

@@ -418,10 +418,8 @@ void pool_want_template(struct core *c, struct template *t)
                              .memory_mib = c->cfg.def_memory_mib,
                              .disk_mib = c->cfg.def_disk_mib};
         bool copies = tier_can(s.tier, TIER_VARIANTS),
-             kept = copies
-                        ? tier_here(&c->tiers, s.tier) && (c->cfg.pool_vm || c->cfg.pool_vm_started)
-                        : c->cfg.pool_container;
-        if (!tier_can(s.tier, TIER_SANDBOX) || s.tier->strength < c->cfg.min_tier->strength ||
+             kept = copies ? c->cfg.pool_vm || c->cfg.pool_vm_started : c->cfg.pool_container;
+        if (!tier_can(s.tier, TIER_AHEAD) || !tier_here(&c->tiers, s.tier) || s.tier->strength < c->cfg.min_tier->strength ||
             !kept)
             continue;
         memcpy(s.template_id, t->id, sizeof s.template_id);

@@ -61,7 +61,7 @@ static int tier(const struct tier **out, const struct setting *s, struct err *e)
 {
     const char *v = getenv(s->name);
     if (!(*out = tier_find(v && *v && strcmp(v, "auto") ? v : s->def)))
-        return err_set(e, E_INVALID, "%s must be vm, container or isolate", s->name);
+        return err_set(e, E_INVALID, "%s must be vm, gvisor, container or isolate", s->name);
     return 0;
 }
 
@@ -191,7 +191,7 @@ int config_load(struct config *c, struct err *e)
     if (!tier_can(c->default_tier, TIER_SANDBOX))
         return err_set(
             e, E_INVALID,
-            "HUTCH_DEFAULT_ISOLATION must be vm or container: an isolate is not a sandbox");
+            "HUTCH_DEFAULT_ISOLATION must be vm, gvisor or container: an isolate is not a sandbox");
     return places(c, e);
 }
 

@@ -64,9 +64,10 @@ const struct setting settings[] = {
     TEXT("TLS_KEY", tls_key, "", "File with its private key (PEM, no password)"),
 
     GROUP("Isolation"),
-    TIER("DEFAULT_ISOLATION", default_tier, "vm", "Isolation of a sandbox whose create says `auto` or nothing: `vm` or `container`"),
-    TIER("MIN_ISOLATION", min_tier, "isolate", "The weakest isolation that is allowed: `container` refuses isolates, `vm` also refuses containers"),
+    TIER("DEFAULT_ISOLATION", default_tier, "vm", "Isolation of a sandbox whose create says `auto` or nothing: `vm`, `gvisor` or `container`"),
+    TIER("MIN_ISOLATION", min_tier, "isolate", "The weakest isolation that is allowed: `container` refuses isolates, `gvisor` also refuses containers, `vm` also refuses gVisor"),
     WORD("ACCEL", accel, "auto", "auto|kvm|tcg", "`auto` tries KVM, `kvm` demands it (the start fails without), `tcg` never uses it"),
+    ELSEWHERE("HUTCH_RUNSC", "`runsc` in HUTCH_BIN, then in `/usr/local/bin` and `/usr/bin`", "gVisor's program, for isolation `gvisor`. A file of root's that nobody else can write"),
     ELSEWHERE("HUTCH_SHELF", "", "Any value: mounts are made as on kernels before 6.15, whatever this one can do (decision 043). For tests and for finding faults"),
 
     GROUP("Sandboxes"),

@@ -171,7 +171,7 @@ static int check_spec(struct core *c, const struct sandbox_spec *s, struct templ
         return err_set(e, E_DENIED, "isolation '%s' is weaker than '%s', the operator's minimum",
                        tier->name, c->cfg.min_tier->name);
     if (!tier_here(&c->tiers, tier))
-        return err_why(e, REASON_HOST_CANNOT, E_UNSUPPORTED, "microVMs cannot run on this host");
+        return err_why(e, REASON_HOST_CANNOT, E_UNSUPPORTED, "%s", tier->missing);
     uint32_t memory = s->memory_mib ? s->memory_mib : c->cfg.def_memory_mib;
     if (memory > host_total_mib())
         return err_set(e, E_QUOTA, "memory_mib: %u is more than this host has (%zu MiB)", memory,

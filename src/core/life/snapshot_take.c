@@ -250,6 +250,7 @@ int snapshot_take(struct sandbox *sb, const struct snapshot_spec *asked, snapsho
     struct snapshot *s = snapshot_new(sb, &how);
     k = xcalloc(1, sizeof *k);
     *k = (struct taking){.core = sb->core,
+                         .tier = sb->tier,
                          .nameless = how.nameless,
                          .memory = memory,
                          .keep_last = how.keep_last,

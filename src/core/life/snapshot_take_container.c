@@ -38,7 +38,7 @@ static void publish_work(void *arg)
     jw_init(&w, &text);
     jw_obj(&w);
     jw_kv_u64(&w, "format", 1);
-    jw_kv_str(&w, "tier", "container");
+    jw_kv_str(&w, "tier", k->tier->name);
     jw_kv_str(&w, "sandbox", k->sandbox);
     jw_end(&w);
     if (dir < 0) {

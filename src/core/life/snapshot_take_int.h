@@ -10,6 +10,7 @@
 
 struct taking {
     struct core *core;
+    const struct tier *tier;
     char id[22], sandbox[22]; /* of the snapshot; of what it is taken of */
     struct transit *t;        /* until the sandbox goes on; NULL before `free`: it was cut short */
     bool free;                /* the sandbox goes on */

@@ -370,6 +370,7 @@ struct pack_export *pack_export_start(struct snapshot *s, const struct pack_expo
     memcpy(x->template_id, s->template_id, sizeof x->template_id);
     struct pack *p = &x->pack;
     p->vm = tier_can(s->tier, TIER_MEMORY), p->memory = s->memory;
+    (void)snprintf(p->tier, sizeof p->tier, "%s", s->tier->name);
     (void)snprintf(p->name, sizeof p->name, "%s", s->name ? s->name : "");
     clock_rfc3339(s->created_ns, p->created);
     p->cpu_millis = s->cpu_millis, p->memory_mib = s->memory_mib, p->disk_mib = s->disk_mib;

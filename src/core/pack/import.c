@@ -112,7 +112,7 @@ static void add_row(struct pack_import *im, unsigned i, const char *template_id)
     bool own = i + 1 == st->n;
     struct snapshot like = {.name = own && im->name && *im->name ? im->name : NULL,
                             .template_name = (char *)(uintptr_t)p->template.name,
-                            .tier = tier_find(p->vm ? "vm" : "container"),
+                            .tier = tier_find(p->tier),
                             .memory = own && p->memory,
                             .deleted = !own,
                             .bare = !p->vm,

@@ -1,4 +1,5 @@
 /* Containers as a tier: jails that hutch-spawn makes and holds. */
+#include "tier/container/container.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "loop/loop.h"
@@ -61,7 +62,7 @@ static void start_failed(void *arg)
 
 static void start_box(struct start *st)
 {
-    struct sp_req q = {.op = SP_BOX_START};
+    struct sp_req q = {.op = st->tier->ops->box_op};
     memcpy(q.u.box.id, st->spec.id, sizeof st->spec.id);
     memcpy(q.u.box.template_id, st->spec.template_id, sizeof st->spec.template_id);
     q.u.box.limit = start_limit(st);
@@ -79,7 +80,7 @@ static void layer_seeded(void *arg, const struct sp_rep *rep, int *fds, int nfds
         start_box(st);
 }
 
-static void container_start(struct start *st)
+void container_start(struct start *st)
 {
     const struct machine_start *s = &st->spec;
     st->on_host = true;
@@ -94,8 +95,8 @@ static void container_start(struct start *st)
         loop_defer(st->host->loop, start_failed, st);
 }
 
-static void container_adopt(struct tier_host *h, const struct tier *t, const char *id, int *fds,
-                            int nfds, machine_cb *cb, void *arg)
+void container_adopt(struct tier_host *h, const struct tier *t, const char *id, int *fds, int nfds,
+                     machine_cb *cb, void *arg)
 {
     struct err e;
     if (nfds >= 2) {
@@ -107,18 +108,18 @@ static void container_adopt(struct tier_host *h, const struct tier *t, const cha
 }
 
 /* ---- run states: it runs from the start, unless the host's freezer holds it ---- */
-static int chan(const struct machine *m) { return take_fd(&of(m)->chan); }
-static bool wake(struct machine *m, machine_cb *cb, void *arg)
+int container_chan(const struct machine *m) { return take_fd(&of(m)->chan); }
+bool container_wake(struct machine *m, machine_cb *cb, void *arg)
 {
     (void)m, (void)cb, (void)arg;
     return false;
 }
-static bool waking(const struct machine *m)
+bool container_waking(const struct machine *m)
 {
     (void)m;
     return false;
 }
-static bool running(const struct machine *m)
+bool container_running(const struct machine *m)
 {
     (void)m;
     return true;
@@ -136,7 +137,7 @@ static void held(void *arg, const struct sp_rep *rep, int *fds, int nfds)
     a.cb(a.arg, &a.m->m, rep->rc ? &rep->err : NULL);
 }
 
-static void hold(struct machine *m, bool on, machine_cb *cb, void *arg)
+void container_hold(struct machine *m, bool on, machine_cb *cb, void *arg)
 {
     struct machine_container *c = of(m);
     struct sp_req q = {.op = on ? SP_FREEZE : SP_THAW};
@@ -150,7 +151,7 @@ static void hold(struct machine *m, bool on, machine_cb *cb, void *arg)
         held(a, &no, NULL, 0);
 }
 
-static void drop(struct machine *m)
+void container_drop(struct machine *m)
 {
     struct machine_container *c = of(m);
     if (c->asked)
@@ -163,12 +164,13 @@ static void drop(struct machine *m)
 }
 
 const struct machine_ops container_ops = {
+    .box_op = SP_BOX_START,
     .start = container_start,
     .adopt = container_adopt,
-    .chan = chan,
-    .wake = wake,
-    .waking = waking,
-    .running = running,
-    .hold = hold,
-    .drop = drop,
+    .chan = container_chan,
+    .wake = container_wake,
+    .waking = container_waking,
+    .running = container_running,
+    .hold = container_hold,
+    .drop = container_drop,
 };

@@ -137,7 +137,7 @@ TEST(create, refuses_what_it_does_not_know)
         {"{\"timeout_s\":86401}", "400", "timeout_s"},
         {"{\"name\":\"Box\"}", "400", "name: must match"},
         {"{\"name\":\"\"}", "400", "name: must match"},
-        {"{\"isolation\":\"chroot\"}", "400", "isolation: must be auto, vm, container or isolate"},
+        {"{\"isolation\":\"chroot\"}", "400", "isolation: must be auto, vm, gvisor, container or isolate"},
         {"{\"on_timeout\":\"sleep\"}", "400", "kill or pause"},
         {"{\"on_timeout\":\"explode\"}", "400", "on_timeout"},
         {"{\"network\":{\"mode\":\"allow\"}}", "400", "network.allow"},

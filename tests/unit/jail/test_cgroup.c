@@ -118,14 +118,14 @@ TEST(cgroup2, writes_limits_reads_usage)
     put("fs/hutch-test/box/cpu.stat", "usage_usec 1234\nuser_usec 1000\n");
     put("fs/hutch-test/box/memory.current", "4096\n");
     put("fs/hutch-test/box/memory.peak", "8192\n");
-    put("fs/hutch-test/box/memory.stat", "anon 1\nfile 77\nkernel 3\n");
+    put("fs/hutch-test/box/memory.stat", "anon 1\nfile 77\nkernel 3\nshmem 7\n");
     put("fs/hutch-test/box/memory.events", "low 0\nhigh 0\nmax 9\noom 4\noom_kill 3\noom_group_kill 0\n");
     put("fs/hutch-test/box/pids.current", "12\n");
     cgroup_usage(&h, &g, &u);
     CHECK_INT(u.cpu_ns, 1234000);
     CHECK_INT(u.mem_bytes, 4096);
     CHECK_INT(u.mem_peak, 8192);
-    CHECK_INT(u.mem_cache, 77);
+    CHECK_INT(u.mem_cache, 70); /* nobody but the box can give back what it keeps in memory files */
     CHECK_INT(u.oom_kills, 3);
     CHECK_INT(u.nproc, 12);
     CHECK_INT(cgroup_freeze(&g, true, &e), 0);

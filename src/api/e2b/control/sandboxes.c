@@ -202,7 +202,7 @@ static int read_isolation(struct sandbox_spec *sp, struct err *e)
     if (!want || !strcmp(want, "auto"))
         return 0;
     if (!(sp->tier = tier_find(want)))
-        return err_set(e, E_INVALID, "metadata hutch.isolation: must be vm or container");
+        return err_set(e, E_INVALID, "metadata hutch.isolation: must be vm, gvisor or container");
     return 0;
 }
 
