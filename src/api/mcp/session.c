@@ -200,7 +200,7 @@ void session_end(struct session *ss)
 static void load_ended(struct mcp *m)
 {
     char *text = core_noted(m->core, ENDED_NOTE);
-    for (char *p = text, *save = NULL; (p = strtok_r(p, " ", &save)); p = NULL)
+    for (char *p = text, *save = NULL; text && (p = strtok_r(p, " ", &save)); p = NULL)
         map_set(&m->ended, p, m);
     free(text);
 }
