@@ -558,7 +558,8 @@ static struct subscription *subscribed(struct list *all, struct str uri)
     return NULL;
 }
 
-/* False: there is no such resource, or one too many. */
+/* False: one too many, or a stream that would say it watches what is not there. In a session any
+ * name will do: there may be such a resource one day. */
 static bool subscribe(struct mcall *k, struct list *all, struct str uri, struct session *ss,
                       struct listener *l)
 {
@@ -570,9 +571,11 @@ static bool subscribe(struct mcall *k, struct list *all, struct str uri, struct 
         n++;
     if (subscribed(all, uri))
         return true;
-    if (n >= WATCHED_MAX || !find_target(k, uri, &t)) {
-        if (n < WATCHED_MAX)
-            buf_free(&t.path);
+    if (n >= WATCHED_MAX)
+        return false;
+    bool found = find_target(k, uri, &t);
+    if (!found && !ss) {
+        buf_free(&t.path);
         return false;
     }
     s = xcalloc(1, sizeof *s);
@@ -580,7 +583,7 @@ static bool subscribe(struct mcall *k, struct list *all, struct str uri, struct 
     s->uri = xstrndup(uri.p, uri.n);
     timer_init(&s->later, k->m->loop, subscription_told, s);
     list_add_tail(all, &s->link);
-    if (t.what == A_FILE) {
+    if (found && t.what == A_FILE) {
         char *slash = strrchr(t.path.p, '/');
         s->name = xstrdup(slash + 1);
         slash[slash == t.path.p] = 0;
@@ -597,7 +600,7 @@ void resources_subscribe(struct mcall *k, bool on)
         return;
     struct subscription *s = subscribed(&k->ss->subscriptions, uri);
     if (on && !subscribe(k, &k->ss->subscriptions, uri, k->ss, NULL)) {
-        no_resource(k, uri);
+        mcall_errorf(k, RPC_PARAMS, "this session watches %d resources, the limit", WATCHED_MAX);
         return;
     }
     if (!on && s)
