@@ -11,7 +11,13 @@ import daemon
 from hutchtest import *
 
 TIERS = tiers("vm", "container")
-ONE = tiers("container")
+
+
+def ONE(fn):
+    """What the tier does not matter for; a daemon without VMs that wait is there sooner."""
+    return shared_daemon("mcp", HUTCH_POOL_VM="0", HUTCH_POOL_PRESTARTED="0")(tiers("container")(fn))
+
+
 MODERN = "2026-07-28"
 META = "io.modelcontextprotocol/"
 RUN = ("sandbox", "status", "stdout", "stderr", "truncated", "duration_ms")
@@ -66,8 +72,8 @@ class Mcp:
         r = self.post(method, params, **kw)
         return messages(r)[-1]
 
-    def tool(self, name, ok=True, **arguments):
-        r = self.ask("tools/call", {"name": name, "arguments": arguments})
+    def tool(self, which, /, ok=True, **arguments):
+        r = self.ask("tools/call", {"name": which, "arguments": arguments})
         true("result" in r, r)
         r = r["result"]
         equal(bool(r.get("isError")), not ok, r)
@@ -298,7 +304,7 @@ def two_hundred_calls_of_twenty_clients(t):
 
 # ---- sessions and sandboxes ----------------------------------------------------------------------------------------
 
-@ONE
+@tiers("container")
 @own_daemon(HUTCH_DEFAULT_ISOLATION="container")
 def a_session_and_its_sandbox_survive_a_restart(t):
     ended(t)
@@ -325,7 +331,7 @@ def a_session_and_its_sandbox_survive_a_restart(t):
     equal(wrong.post("tools/list").status, 404)
 
 
-@ONE
+@tiers("container")
 @own_daemon(HUTCH_DEFAULT_ISOLATION="container")
 def default_sandboxes_have_a_lease(t):
     ended(t)
@@ -577,7 +583,7 @@ def stdio_serves_many_at_once(t):
     true(2 not in s.got and "m" not in s.got, "a cancelled call has no answer")
 
 
-@ONE
+@tiers("container")
 @own_daemon(HUTCH_DEFAULT_ISOLATION="container")
 def stdio_outlives_a_restart(t):
     ended(t)
