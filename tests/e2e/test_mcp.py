@@ -10,12 +10,16 @@ import urllib.request
 import daemon
 from hutchtest import *
 
-TIERS = tiers("vm", "container")
+DAEMON = shared_daemon("mcp", HUTCH_POOL_VM="0", HUTCH_POOL_PRESTARTED="0")  # without VMs that wait it is there sooner
+
+
+def TIERS(fn):
+    return DAEMON(tiers("vm", "container")(fn))
 
 
 def ONE(fn):
-    """What the tier does not matter for; a daemon without VMs that wait is there sooner."""
-    return shared_daemon("mcp", HUTCH_POOL_VM="0", HUTCH_POOL_PRESTARTED="0")(tiers("container")(fn))
+    """What the tier does not matter for."""
+    return DAEMON(tiers("container")(fn))
 
 
 MODERN = "2026-07-28"
