@@ -89,6 +89,8 @@ $(B)/obj/%.o: src/%.c Makefile
 	@echo "  CC     $<"
 	@$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(HARD) -MMD -MP -c $< -o $@
 
+$(B)/obj/api/mcp/tools_text.o: src/api/mcp/tools.json
+
 # The static programs: musl, no sanitizer, no PIE tables to relocate at start.
 SCC := musl-gcc
 $(B)/sobj/%.o: src/%.c Makefile

@@ -3,10 +3,13 @@
 #include "api/gate.h"
 #include "api/params.h"
 #include "api/req.h"
+#include "base/cleanup.h"
+#include "core/host/auth.h"
 #include "core/life/pause.h"
 #include "core/sandbox/sandbox.h"
 #include "core/volume/volume.h"
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 struct spoken {
@@ -293,6 +296,33 @@ static struct sandbox *find_sandbox(struct api *a, struct str id, struct err *e)
         return sandbox_find(a->core, id.p, e);
     err_set(e, E_NOT_FOUND, "no sandbox has such an id or name");
     return NULL;
+}
+
+bool api_sees(struct api *a, const char *caller, const char *tenant)
+{
+    (void)a;
+    return !*caller || !strcmp(caller, AUTH_FIRST) || !strcmp(caller, tenant);
+}
+
+struct sandbox *api_find(struct api *a, const char *caller, struct str id, struct err *e)
+{
+    auto_free char *name = xstrndup(id.p ? id.p : "", id.n);
+    struct sandbox *sb = find_sandbox(a, str_of(name), e);
+    if (sb && api_sees(a, caller, sandbox_tenant(sb)))
+        return sb;
+    if (sb)
+        err_set(e, E_NOT_FOUND, "sandbox '%s' does not exist", name);
+    return NULL;
+}
+
+void api_preview_url(struct api *a, const struct sandbox *sb, unsigned port, char *out, size_t cap)
+{
+    const struct config *cfg = core_config(a->core);
+    const char *colon = strrchr(cfg->listen, ':');
+    const char *domain = *cfg->domain ? cfg->domain : "localhost";
+    bool has_port = strchr(domain, ':') != NULL;
+    (void)snprintf(out, cap, "%s://%u-%s.%s%s/", *cfg->tls_cert ? "https" : "http", port, sb->id,
+                   domain, has_port || !colon ? "" : colon);
 }
 
 struct sandbox *api_sandbox(struct api *a, struct http_stream *s)

@@ -35,6 +35,12 @@ const char *api_preview_header(struct api *a); /* the header that takes a previe
 /* The sandbox of the capture {id}; NULL: the answer is out. The pointer is good for this turn only. */
 struct sandbox *api_sandbox(struct api *a, struct http_stream *s);
 struct volume *api_volume(struct api *a, struct http_stream *s); /* likewise, of {volume} */
+/* Where the name is not in the path: what the caller with this tenant (gate_tenant) may see. The
+ * operator, without a key or with the first one, sees everything; others what is theirs. */
+bool api_sees(struct api *a, const char *caller, const char *tenant);
+struct sandbox *api_find(struct api *a, const char *caller, struct str id_or_name, struct err *e);
+/* Under which a port of a sandbox is reached. */
+void api_preview_url(struct api *a, const struct sandbox *sb, unsigned port, char *out, size_t cap);
 /* Whole JSON body, then fn as for http_body_collect; larger than PARAM_BODY_MAX is refused here. */
 void api_body(struct api *a, struct http_stream *s,
               void (*fn)(struct http_stream *s, void *api, const char *p, size_t n));

@@ -5,6 +5,7 @@
 #define DIALECTS(X) \
     X(preview) /* ports of sandboxes, by host name */ \
     X(e2b) \
+    X(mcp) \
     X(vercel)  /* a form of network policies, no calls */ \
     X(native)  /* last: takes what is left */
 /* clang-format on */

@@ -36,6 +36,7 @@ static const struct { const char *name, *line[2]; } examples[] = {
     {"usage",             {"usage", "usage --json"}},
     {"rollback",          {"rollback box before", "rollback --files-only box before"}},
     {"eval",              {"eval 'sum(range(10))'", "eval -l js --in box '[1, 2, 3].map(x => x * x)'"}},
+    {"mcp",               {"mcp --sandbox work --tools full", "mcp install cursor --sandbox work"}},
     {"template build",    {"template build base", "template build app -f Recipe -c . --net allow=@pip"}},
     {"template ls",       {"template ls", "template ls --json"}},
     {"template show",     {"template show base", "template show base --json"}},

@@ -21,13 +21,13 @@ static const struct { const char *title; const struct cmd *list[16]; } groups[] 
     {"one-shot", {&cmd_run, &cmd_eval}},
     {"sandboxes", {&cmd_create, &cmd_ls, &cmd_info, &cmd_kill, &cmd_timeout, &cmd_keepalive, &cmd_pause, &cmd_resume, &cmd_recover, &cmd_fork, &cmd_snapshot, &cmd_snapshots, &cmd_usage, &cmd_rollback}},
     {"inside", {&cmd_exec, &cmd_sh, &cmd_cp, &cmd_ps, &cmd_logs, &cmd_metrics, &cmd_net, &cmd_egress, &cmd_url}},
-    {"host", {&cmd_up, &cmd_down, &cmd_template, &cmd_volume, &cmd_secret, &cmd_key, &cmd_tls, &cmd_top, &cmd_events, &cmd_doctor, &cmd_gvisor, &cmd_bench, &cmd_completion, &cmd_version, &cmd_help_verb}},
+    {"host", {&cmd_up, &cmd_down, &cmd_template, &cmd_volume, &cmd_secret, &cmd_key, &cmd_tls, &cmd_top, &cmd_events, &cmd_doctor, &cmd_gvisor, &cmd_bench, &cmd_mcp, &cmd_completion, &cmd_version, &cmd_help_verb}},
 };
 
 const struct cmd *const cmds[] = {
     &cmd_up, &cmd_down, &cmd_run, &cmd_create, &cmd_ls, &cmd_info, &cmd_exec, &cmd_sh, &cmd_cp, &cmd_logs, &cmd_kill, &cmd_timeout, &cmd_keepalive, &cmd_ps,
     &cmd_pause, &cmd_resume, &cmd_recover, &cmd_fork, &cmd_snapshot, &cmd_snapshots, &cmd_usage, &cmd_rollback, &cmd_eval, &cmd_template, &cmd_volume, &cmd_key, &cmd_tls, &cmd_secret, &cmd_net, &cmd_url,
-    &cmd_metrics, &cmd_top, &cmd_events, &cmd_egress, &cmd_doctor, &cmd_gvisor, &cmd_bench, &cmd_completion, &cmd_version, &cmd_help_verb, NULL,
+    &cmd_metrics, &cmd_top, &cmd_events, &cmd_egress, &cmd_doctor, &cmd_gvisor, &cmd_bench, &cmd_mcp, &cmd_completion, &cmd_version, &cmd_help_verb, NULL,
 };
 
 /* For scripts and the build: they work, nothing lists them. */

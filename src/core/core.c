@@ -178,7 +178,7 @@ static int admin_key(struct core *c, struct err *e)
     struct key *k;
     if (auth_count(c) || !faccessat(c->home_fd, "admin.key", F_OK, 0))
         return 0;
-    if (auth_create(c, "admin", plain, &k, e))
+    if (auth_create(c, AUTH_FIRST, plain, &k, e))
         return -1;
     auto_fd fd = openat(c->home_fd, "admin.key", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0 || !fd_write_all(fd, plain, strlen(plain)) || !fd_write_all(fd, "\n", 1))

@@ -462,9 +462,34 @@ def control_plane(t):
     equal(len(stored()), 1)
 
 
+@row("mcp", "mcp-link", "oauth")
+@tiers("container")
+def mcp_with_every_credential(t):
+    key, box = t.d.new_key("doors")["key"], t.box()
+    hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}}
+    cases = {"none": ({}, 401), "wrong": ({"X-API-Key": "e2b_" + WRONG}, 401), "revoked": ({"Authorization": f"Bearer {revoked(t)}"}, 401),
+             "page": ({**PAGE, "X-API-Key": key, "Content-Type": "application/json"}, 403), "key": ({"X-API-Key": key}, 200), "bearer": ({"Authorization": f"Bearer {key}"}, 200)}
+    for name, (headers, status) in cases.items():
+        equal(ask(t, "POST", "/mcp", headers, hello).status, status, name)
+    session = t.c.call("POST", "/mcp", json_body=hello).headers["Mcp-Session-Id"]
+    equal(ask(t, "DELETE", "/mcp", {"Mcp-Session-Id": session}).status, 401, "a session is no key")
+    equal(ask(t, "DELETE", "/mcp", {"Mcp-Session-Id": session, "X-API-Key": key}).status, 404, "another's session")
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "download_file", "arguments": {"sandbox": box.id, "path": "/etc/hostname"}}}
+    answer = t.c.call("POST", "/mcp?tools=full", json_body=call, headers={"Mcp-Session-Id": session, "Accept": "application/json"}).json()
+    link = "/" + answer["result"]["structuredContent"]["url"].split("/", 3)[3]
+    equal(ask(t, "GET", link).status, 200)
+    equal(ask(t, "GET", link, PAGE).status, 403)
+    equal(ask(t, "GET", link[:-4] + "AAAA").status, 403)
+    equal(ask(t, "PUT", link, {}, b"x").status, 403)
+    box.kill()
+    true(ask(t, "GET", link).status in (404, 410), "with the sandbox went its links")
+    equal(ask(t, "GET", "/.well-known/oauth-protected-resource").status, 404)
+
+
 # ---- nothing is missing -------------------------------------------------------------------------------------------
 
-OPEN = {"GET /healthz": "healthz", "GET /health": "control-health", "* /volumecontent/{volume}/{what}": "volume", "PUT /templates/{tid}/files/{hash}": "upload", "* /files": "signed"}
+OPEN = {"GET /healthz": "healthz", "GET /health": "control-health", "* /volumecontent/{volume}/{what}": "volume", "PUT /templates/{tid}/files/{hash}": "upload", "* /files": "signed",
+        "PUT /mcp/files/{link}": "mcp-link", "GET /mcp/files/{link}": "mcp-link", "GET /.well-known/{what}": "oauth", "GET /.well-known/{what}/{rest*}": "oauth"}
 PORTS = {"49983": "envd", "49999": "execute"}
 
 
@@ -491,5 +516,5 @@ def every_route_and_port_has_its_row(t):
             for headers in ({}, {"X-API-Key": dead}, {"Content-Type": "text/plain"}):
                 equal(ask(t, m, path, headers, b"{}" if m != "GET" else b"").status, 401, f"{m} {path} {headers}")
             r = ask(t, m, path, PAGE, b"{}" if m != "GET" else b"")
-            equal(r.status, 403 if path.startswith(("/v1/", "/metrics")) else 401, f"{m} {path} of a page")
+            equal(r.status, 403 if path.startswith(("/v1/", "/metrics", "/mcp")) else 401, f"{m} {path} of a page")
     equal({b["id"] for b in t.c.sandboxes()}, before)

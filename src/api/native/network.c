@@ -173,21 +173,15 @@ void url_get(struct http_stream *s, void *arg)
     struct err e;
     struct inside q = {0};
     struct sandbox *sb = api_sandbox(a, s);
-    const struct config *cfg = core_config(api_core(a));
     if (!sb)
         return;
     if (native_query(a, s, &url_query, &q, &e)) {
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
-    const char *colon = strrchr(cfg->listen, ':'), *token = sb->kept.preview_token,
-               *scheme = *cfg->tls_cert ? "https" : "http";
-    char url[300], host[200];
-    (void)snprintf(host, sizeof host, "%u-%s.%s", q.port, sb->id, *cfg->domain ? cfg->domain : "localhost");
-    if (*cfg->domain && strchr(cfg->domain, ':'))
-        (void)snprintf(url, sizeof url, "%s://%s/", scheme, host);
-    else
-        (void)snprintf(url, sizeof url, "%s://%s%s/", scheme, host, colon ? colon : "");
+    const char *token = sb->kept.preview_token;
+    char url[300];
+    api_preview_url(a, sb, q.port, url, sizeof url);
     struct jw *w = reply_begin(s);
     jw_obj(w);
     jw_kv_str(w, "url", url);

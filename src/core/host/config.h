@@ -24,6 +24,7 @@ struct config {
     char domain[128];   /* HUTCH_DOMAIN: preview hosts {port}-{id}.<domain> */
     char tls_cert[200], tls_key[200]; /* HUTCH_TLS_CERT, HUTCH_TLS_KEY: both or none */
     char hosts[256];    /* HUTCH_HOSTS: further names accepted in Host, comma-separated */
+    char mcp_template[64]; /* HUTCH_MCP_TEMPLATE: of sandboxes that MCP makes on first use */
     const struct tier *default_tier, *min_tier; /* HUTCH_DEFAULT_ISOLATION, HUTCH_MIN_ISOLATION */
     char accel[8];                              /* HUTCH_ACCEL: auto, kvm, tcg */
     unsigned pool_vm, pool_vm_started,

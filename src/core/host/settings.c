@@ -59,6 +59,7 @@ const struct setting settings[] = {
     TEXT("LISTEN", listen, "127.0.0.1:4882", "TCP address: `host:port`, `[v6]:port`, or `:port` for all addresses. The host is a number or `localhost`; port 0 lets the kernel choose. If it is taken, the start fails and says by whom"),
     TEXT("HOSTS", hosts, "", "More names that are accepted in `Host`, separated by commas: what clients call this machine"),
     TEXT("DOMAIN", domain, "", "One more name accepted in `Host`. `{port}-{id}.` before it leads to a port of a sandbox ([e2b.md](e2b.md))"),
+    TEXT("MCP_TEMPLATE", mcp_template, "", "Template of the sandboxes that [MCP](mcp.md) clients get on first use. Empty: `code-interpreter` if it is built, else `base`"),
 
     TEXT("TLS_CERT", tls_cert, "", "File with the certificate (PEM, the chain behind it): the TCP address then speaks https only ([remote.md](remote.md)). Read again when it changes. `HUTCH_UID` must be able to read it"),
     TEXT("TLS_KEY", tls_key, "", "File with its private key (PEM, no password)"),
