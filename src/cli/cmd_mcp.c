@@ -149,7 +149,7 @@ static void put_heads(struct proxy *p, struct heads *h, const struct message *m)
 static struct http_client *dial(struct proxy *p, struct err *e)
 {
     for (int64_t until = clock_mono() + AWAY_NS;;) {
-        struct http_client *c = http_client_open(p->x->url, e);
+        struct http_client *c = api_connect(p->x, e);
         if (c || p->leaving || (e->sys != ENOENT && e->sys != ECONNREFUSED) ||
             clock_mono() > until)
             return c;
@@ -458,7 +458,7 @@ static void leave(struct proxy *p)
     }
     p->leaving = true;
     put_heads(p, &h, NULL);
-    struct http_client *c = *p->session ? http_client_open(p->x->url, &e) : NULL;
+    struct http_client *c = *p->session ? api_connect(p->x, &e) : NULL;
     if (c) {
         http_client_timeout(c, 200 * NS_PER_MS);
         if (!http_client_send(c, "DELETE", "/mcp", h.list, NULL, 0, &e))
