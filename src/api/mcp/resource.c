@@ -441,7 +441,7 @@ static void tell(struct session *ss, struct listener *l, const char *method, con
     make_note(&note, method, uri, l ? l->k->id : NULL);
     if (ss)
         session_tell(ss, (struct str){note.p, note.n});
-    else
+    else if (l)
         post_tell(l->k->post, (struct str){note.p, note.n}, false);
 }
 
