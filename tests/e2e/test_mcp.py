@@ -24,7 +24,6 @@ def ONE(fn):
 
 MODERN = "2026-07-28"
 META = "io.modelcontextprotocol/"
-RUN = ("sandbox", "status", "stdout", "stderr", "truncated", "duration_ms")
 
 
 class Mcp:
@@ -604,6 +603,7 @@ def stdio_outlives_a_restart(t):
     equal(s.p.wait(10), 0)
 
 
+@DAEMON
 @plain
 def install_adds_and_keeps(t):
     home = t.tmp

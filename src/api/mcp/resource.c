@@ -441,7 +441,7 @@ static void tell(struct session *ss, struct listener *l, const char *method, con
     make_note(&note, method, uri, l ? l->k->id : NULL);
     if (ss)
         session_tell(ss, (struct str){note.p, note.n});
-    else
+    else if (l)
         post_tell(l->k->post, (struct str){note.p, note.n}, false);
 }
 
@@ -516,6 +516,8 @@ static void subscription_news(struct subscription *s)
         timer_arm(&s->later, s->told && since < APART_NS ? APART_NS - since : 0);
 }
 
+static void watch_ready(void *arg) { (void)arg; }
+
 static void watched(void *arg, char type, const char *name, uint64_t seq,
                     const struct file_entry *en)
 {
@@ -563,7 +565,8 @@ static struct subscription *subscribed(struct list *all, struct str uri)
 static bool subscribe(struct mcall *k, struct list *all, struct str uri, struct session *ss,
                       struct listener *l)
 {
-    static const struct watch_ops ops = {.change = watched, .done = watch_over};
+    static const struct watch_ops ops = {
+        .ready = watch_ready, .change = watched, .done = watch_over};
     struct target t;
     struct subscription *s;
     size_t n = 0;

@@ -37,7 +37,7 @@ static const struct tool table[] = {
 void tools_load(struct mcp *m)
 {
     struct err e;
-    m->tools = json_parse_obj(mcp_tools_begin, (size_t)(mcp_tools_end - mcp_tools_begin), &e);
+    m->tools = json_parse_obj(mcp_tools_text, strlen(mcp_tools_text), &e);
     if (!m->tools)
         abort(); /* it is part of the program */
 }

@@ -125,7 +125,7 @@ TEST(text, knows_types)
 static const char *says(const char *tool, const char *arguments)
 {
     static struct err e;
-    auto_json all = json_parse_obj(mcp_tools_begin, (size_t)(mcp_tools_end - mcp_tools_begin), &e);
+    auto_json all = json_parse_obj(mcp_tools_text, strlen(mcp_tools_text), &e);
     auto_json args = json_parse(arguments, strlen(arguments), &e);
     struct json *list = json_get(all, "tools");
     struct str name;
