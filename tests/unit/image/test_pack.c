@@ -12,6 +12,7 @@ static const unsigned char secret[SIGN_SECRET] = {7};
 static struct pack sample(bool vm)
 {
     struct pack p = {.vm = vm, .memory = vm, .cpu_millis = 1000, .memory_mib = 128, .disk_mib = 256, .generation = 3};
+    (void)snprintf(p.tier, sizeof p.tier, "%s", vm ? "vm" : "gvisor");
     (void)snprintf(p.name, sizeof p.name, "moment");
     clock_rfc3339(1700000000 * NS_PER_S, p.created);
     p.env = xstrdup("{\"A\":\"b\"}");
@@ -43,6 +44,7 @@ TEST(pack, manifest_round_trip)
         pack_format(&p, &text);
         CHECK_INT(pack_parse(text.p, text.n, &back, &e), 0);
         CHECK_STR(back.name, "moment");
+        CHECK_STR(back.tier, vm ? "vm" : "gvisor");
         CHECK_STR(back.template.id, p.template.id);
         CHECK_INT(back.nmachines, p.nmachines);
         pack_format(&back, &again);
