@@ -207,7 +207,7 @@ const struct api_route native_routes[] = {
     {"GET", "/healthz", health_get, ROUTE_OPEN, "Daemon", "health", "Check that the daemon answers", NULL, NULL, .answer = {OBJECT(200, health_shape)}},
     {"GET", "/metrics", prometheus_get, ROUTE_SCRAPE, "Daemon", "prometheus", "Get metrics in the Prometheus text format", NULL, NULL, .answer = {{200, ANSWER_TEXT, NULL}}},
     {"GET", "/v1/doctor", doctor_get, ROUTE_HOST, "Daemon", "doctor", "Check what this host supports", NULL, NULL, .answer = {OBJECT(200, doctor_shape)}},
-    {"GET", "/v1/tenants", tenants_get, ROUTE_SOCKET, "Daemon", "getTenants", "Get the limits of the host and of each tenant", NULL, NULL, .answer = {OBJECT(200, tenant_list_shape)}},
+    {"GET", "/v1/tenants", tenants_get, ROUTE_SOCKET | ROUTE_HOST, "Daemon", "getTenants", "Get the limits of the host and of each tenant", NULL, NULL, .answer = {OBJECT(200, tenant_list_shape)}},
     {"POST", "/v1/shutdown", shutdown_post, ROUTE_SOCKET | ROUTE_ADMIN, "Daemon", "shutdown", "Stop the daemon", NULL, &shutdown_body, .answer = {OBJECT(202, nothing_shape)}, .ex_body = "{\"keep\":true}"},
     {"GET", "/v1/openapi.json", openapi_get, 0, "Daemon", "openapi", "Get this document", NULL, NULL, .answer = {OBJECT(200, openapi_shape)}},
 };

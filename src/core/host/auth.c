@@ -112,6 +112,8 @@ static int check_spec(struct core *c, struct key_spec *s, struct err *e)
     bool needs = s->role == ROLE_MEMBER || s->role == ROLE_VIEWER;
     if (c->keys->n >= KEYS_MAX)
         return err_set(e, E_QUOTA, "there are already %d keys, the limit; revoke some", KEYS_MAX);
+    if (s->role == ROLE_NONE)
+        return err_set(e, E_INVALID, "role: must be one of " ROLE_WORDS);
     if (needs && (!s->tenant || !*s->tenant))
         return err_set(e, E_INVALID, "tenant: a key with role %s needs one", role_name(s->role));
     if (s->tenant && *s->tenant && !tenant_name_ok(s->tenant))

@@ -408,6 +408,13 @@ struct agent *volume_agent(struct volume *v, struct err *e)
 }
 
 /* ---- start and stop ---- */
+static bool full_name_ok(const char *full)
+{
+    char name[FULL_NAME];
+    (void)snprintf(name, sizeof name, "%.*s", (int)full_name_len(full), full);
+    return volume_name_ok(name);
+}
+
 static int load_volume(void *arg, const struct volume_row *r)
 {
     struct core *c = arg;
@@ -415,7 +422,7 @@ static int load_volume(void *arg, const struct volume_row *r)
     for (int i = 0; r->state && i < (int)(sizeof states / sizeof *states); i++)
         if (!strcmp(states[i], r->state))
             state = i;
-    if (state < 0 || !r->id || !id_ok(str_of(r->id)) || !r->name || !volume_name_ok(r->name)) {
+    if (state < 0 || !r->id || !id_ok(str_of(r->id)) || !r->name || !full_name_ok(r->name)) {
         log_warn("the stored row of volume '%.40s' is damaged; ignoring it", r->id ? r->id : "");
         return 0;
     }
