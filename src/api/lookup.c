@@ -58,23 +58,28 @@ struct sandbox *api_sandbox(struct api *a, struct http_stream *s)
 }
 
 /* ---- volumes ---- */
+static struct volume *find_volume(struct api *a, struct http_stream *s, struct str id,
+                                  struct err *e)
+{
+    const struct dialect *d = api_dialect(s);
+    struct caller who = api_caller(a, s);
+    struct volume *v = NULL;
+    if (d->volume)
+        v = d->volume(a, &who, id, e);
+    else if (id.p && strlen(id.p) == id.n && (id_ok(id) || volume_name_ok(id.p)))
+        v = volume_find_for(api_core(a), &who, id.p, e);
+    else
+        err_set(e, E_NOT_FOUND, "no volume has such an id or name");
+    return v && !api_may_change(a, s, "volume", v->tenant, e) ? v : NULL;
+}
+
 struct volume *api_volume(struct api *a, struct http_stream *s)
 {
     struct err e = {0};
-    const struct dialect *d = api_dialect(s);
-    struct caller who = api_caller(a, s);
-    struct str id = http_param(s, "volume");
-    struct volume *v = NULL;
-    if (d->volume)
-        v = d->volume(a, &who, id, &e);
-    else if (id.p && strlen(id.p) == id.n && (id_ok(id) || volume_name_ok(id.p)))
-        v = volume_find_for(api_core(a), &who, id.p, &e);
-    else
-        err_set(&e, E_NOT_FOUND, "no volume has such an id or name");
-    if (v && !api_may_change(a, s, "volume", v->tenant, &e))
-        return v;
-    api_fail(s, &e, ABOUT_VOLUME);
-    return NULL;
+    struct volume *v = find_volume(a, s, http_param(s, "volume"), &e);
+    if (!v)
+        api_fail(s, &e, ABOUT_VOLUME);
+    return v;
 }
 
 /* ---- snapshots, secrets, templates ---- */

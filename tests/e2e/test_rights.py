@@ -289,7 +289,7 @@ def templates_are_a_tenants_own(t):
         refuses("not_found", call, f"/v1/templates/{mine['id']}")
     refuses("not_found", b.create, template=mine["id"], isolation="container")
     equal(b.call("POST", "/sandboxes", json_body={"templateID": mine["id"]}, ok=False).status, 404)
-    contains(build(b, "x", f"FROM {mine['id']}\n")["error"]["message"], "no such template")
+    contains(refuses("not_found", build, b, "x", f"FROM {mine['id']}\n").message, "no such template")
     refuses("forbidden", a.delete, f"/v1/templates/{shared['id']}")
     refuses("forbidden", t.d.tcp(t.d.new_key("ob", role="operator", tenant="tb")["key"]).delete, f"/v1/templates/{mine['id']}")
     # a shared template with a tag of one's own stays when that goes

@@ -76,7 +76,8 @@ static int inherit_scope(const struct caller *who, struct scope *ret, struct err
 static int read_spec(const struct caller *who, const struct wish *g, struct key_spec *sp,
                      struct err *e)
 {
-    *sp = (struct key_spec){.name = g->name, .tenant = g->tenant, .role = g->role ? role_parse(g->role) : ROLE_MEMBER};
+    *sp = (struct key_spec){
+        .name = g->name, .tenant = g->tenant, .role = g->role ? role_parse(g->role) : ROLE_MEMBER};
     bool needs_tenant = sp->role == ROLE_MEMBER || sp->role == ROLE_VIEWER;
     if (!sp->tenant && who->role != ROLE_ADMIN)
         sp->tenant = who->tenant;

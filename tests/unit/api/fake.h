@@ -157,7 +157,8 @@ int auth_create(struct core *c, struct key_spec *spec, char plain[AUTH_PLAIN], s
     (void)c, (void)e;
     scope_free(&spec->scope);
     fake_key_spec.role = spec->role;
-    (void)snprintf(fake_key_spec.tenant, sizeof fake_key_spec.tenant, "%s", spec->tenant ? spec->tenant : "");
+    (void)snprintf(fake_key_spec.tenant, sizeof fake_key_spec.tenant, "%s",
+                   spec->tenant ? spec->tenant : "");
     memcpy(plain, KEY, 45);
     *ret = &fake_key;
     return 0;
