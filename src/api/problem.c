@@ -56,7 +56,6 @@ static const char *const hints[REASON_MAX] = {
     [REASON_ISOLATE_ENDED]    = "try again: the next call starts a new interpreter",
     [REASON_ROLE]             = "ask an admin of this host for a key with that role; GET /v1/keys shows what yours may",
     [REASON_SCOPE]            = "GET /v1/keys shows the scope of your key; an admin makes one with another",
-    [REASON_NO_TENANT]        = "GET /v1/tenants lists the tenants",
     [REASON_ISOLATE_BUSY]     = "try again in a moment; HUTCH_ISOLATE_CALLS limits how many run at once",
 };
 
@@ -72,7 +71,6 @@ static const struct { enum err_code code; enum about about; enum err_why why; } 
     {E_NOT_FOUND,       ABOUT_SNAPSHOT, REASON_NO_SNAPSHOT},
     {E_NOT_FOUND,       ABOUT_CONTEXT,  REASON_NO_CONTEXT},
     {E_NOT_FOUND,       ABOUT_SECRET,   REASON_NO_SECRET},
-    {E_NOT_FOUND,       ABOUT_TENANT,   REASON_NO_TENANT},
     {E_NOT_FOUND,       ABOUT_ROUTE,    REASON_NO_ROUTE},
     {E_INVALID,         ABOUT_NETWORK,  REASON_BAD_POLICY},
     {E_INVALID,         ABOUT_ROUTE,    REASON_NO_ROUTE},

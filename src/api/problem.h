@@ -11,7 +11,7 @@
 /* What the caller was dealing with: with the code it gives the reason of an error that was made without one. */
 enum about {
     ABOUT_REQUEST, ABOUT_SANDBOX, ABOUT_TEMPLATE, ABOUT_PROCESS, ABOUT_FILE, ABOUT_KEY, ABOUT_VOLUME, ABOUT_ROUTE, ABOUT_HOST, ABOUT_ORIGIN, ABOUT_SOCKET,
-    ABOUT_CONTEXT, ABOUT_NETWORK, ABOUT_SECRET, ABOUT_STATE, ABOUT_RECOVER, ABOUT_ISOLATE, ABOUT_SNAPSHOT, ABOUT_TENANT, ABOUT_METHOD /* the path has no such method: 405 */,
+    ABOUT_CONTEXT, ABOUT_NETWORK, ABOUT_SECRET, ABOUT_STATE, ABOUT_RECOVER, ABOUT_ISOLATE, ABOUT_SNAPSHOT, ABOUT_METHOD /* the path has no such method: 405 */,
 };
 enum err_why problem_why(const struct err *e, enum about about);
 const char *problem_hint(enum err_why why); /* never NULL, may be ""; "{}" stands for the id */

@@ -76,7 +76,6 @@ static const char *const whys[REASON_MAX] = {
     [REASON_ISOLATE_BUSY] = "isolate_busy",
     [REASON_ROLE] = "role",
     [REASON_SCOPE] = "scope",
-    [REASON_NO_TENANT] = "unknown_tenant",
 };
 
 static unsigned idx(enum err_code c) { return (unsigned)c < E_CODE_MAX ? (unsigned)c : (unsigned)E_INTERNAL; }

@@ -90,7 +90,6 @@ enum err_why {
     /* rights */
     REASON_ROLE,
     REASON_SCOPE,
-    REASON_NO_TENANT,
     REASON_MAX
 };
 

@@ -49,7 +49,6 @@ static const char *const hints[REASON_MAX] = {
     [REASON_GUEST_BOOT]       = "log/console.log in HUTCH_HOME has what the guest printed; `hutch doctor` checks the host",
     [REASON_ROLE]             = "ask an admin of the host for a key with that role; `hutch key ls` shows what yours may",
     [REASON_SCOPE]            = "`hutch key ls --json` shows the scope of your key",
-    [REASON_NO_TENANT]        = "`hutch tenant ls` lists the tenants",
     [REASON_ISOLATE_LANGUAGE] = "`hutch template build isolate` builds a template with all four languages",
 };
 /* clang-format on */

@@ -48,12 +48,11 @@ static const char *const step[] = {
     "ALTER TABLE secrets ADD COLUMN id TEXT;"
     "ALTER TABLE secrets ADD COLUMN version INTEGER NOT NULL DEFAULT 1;"
     "ALTER TABLE secrets ADD COLUMN metadata TEXT;",
-    /* rights: keys have a tenant, a role, a scope and an end; tenants are rows */
+    /* rights: keys have a tenant, a role, a scope and an end */
     "ALTER TABLE keys ADD COLUMN tenant TEXT;"
     "ALTER TABLE keys ADD COLUMN role TEXT;"
     "ALTER TABLE keys ADD COLUMN scope TEXT;"
-    "ALTER TABLE keys ADD COLUMN expires_wall_ns INTEGER NOT NULL DEFAULT 0;"
-    "CREATE TABLE tenants(name TEXT PRIMARY KEY, json TEXT NOT NULL, created_wall_ns INTEGER NOT NULL) STRICT, WITHOUT ROWID;",
+    "ALTER TABLE keys ADD COLUMN expires_wall_ns INTEGER NOT NULL DEFAULT 0;",
 };
 const int migrate_known = sizeof step / sizeof *step;
 

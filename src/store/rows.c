@@ -102,16 +102,6 @@ void store_del_key(struct store *s, const char *id, store_done *done, void *arg)
     queue(s, op_new(ST_KEY_DEL, "t", id), true, done, arg);
 }
 
-void store_put_tenant(struct store *s, const struct tenant_row *r, store_done *done, void *arg)
-{
-    queue(s, op_new(ST_TENANT_PUT, "tti", r->name, r->json, r->created_wall_ns), true, done, arg);
-}
-
-void store_del_tenant(struct store *s, const char *name, store_done *done, void *arg)
-{
-    queue(s, op_new(ST_TENANT_DEL, "t", name), true, done, arg);
-}
-
 void store_put_volume(struct store *s, const struct volume_row *r, store_done *done, void *arg)
 {
     queue(s, op_new(ST_VOLUME_PUT, "tttiiit", r->id, r->name, r->state, r->size_mib, r->inodes, r->created_wall_ns, r->token), true, done, arg);
@@ -203,20 +193,6 @@ int store_load_keys(struct store *s, int (*fn)(void *arg, const struct key_row *
         struct key_row r = {0};
         r.id = T, r.name = T, r.prefix = T, r.sha256 = T, r.created_wall_ns = I, r.last_used_wall_ns = I, r.revoked_wall_ns = I;
         r.tenant = T, r.role = T, r.scope = T, r.expires_wall_ns = I;
-        if (fn(arg, &r))
-            break;
-    }
-    return store_unlock_stmt(s, st, rc, e);
-}
-
-int store_load_tenants(struct store *s, int (*fn)(void *arg, const struct tenant_row *r), void *arg, struct err *e)
-{
-    sqlite3_stmt *st = store_lock_stmt(s, ST_TENANT_ALL);
-    int rc;
-    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
-        int c = 0;
-        struct tenant_row r = {0};
-        r.name = T, r.json = T, r.created_wall_ns = I;
         if (fn(arg, &r))
             break;
     }

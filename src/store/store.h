@@ -76,10 +76,6 @@ struct snapshot_row {
     int64_t created_wall_ns;
     const char *json;
 };
-struct tenant_row {
-    const char *name, *json;
-    int64_t created_wall_ns;
-};
 struct event_row {
     int64_t seq, at_wall_ns;
     const char *type, *sandbox, *data_json;
@@ -92,8 +88,6 @@ void store_del_template(struct store *s, const char *id, store_done *done, void 
 void store_put_key(struct store *s, const struct key_row *r, store_done *done, void *arg);
 void store_touch_key(struct store *s, const char *id, int64_t last_used_wall_ns); /* not durable; never moves back */
 void store_del_key(struct store *s, const char *id, store_done *done, void *arg);
-void store_put_tenant(struct store *s, const struct tenant_row *r, store_done *done, void *arg);
-void store_del_tenant(struct store *s, const char *name, store_done *done, void *arg);
 void store_put_volume(struct store *s, const struct volume_row *r, store_done *done, void *arg);
 void store_del_volume(struct store *s, const char *id, store_done *done, void *arg);
 void store_put_attachment(struct store *s, const struct attachment_row *r, store_done *done, void *arg);
@@ -119,7 +113,6 @@ void store_list_events(struct store *s, int64_t since, const char *sandbox, int 
 int store_load_sandboxes(struct store *s, int (*fn)(void *arg, const struct sandbox_row *r), void *arg, struct err *e);
 int store_load_templates(struct store *s, int (*fn)(void *arg, const struct template_row *r), void *arg, struct err *e);
 int store_load_keys(struct store *s, int (*fn)(void *arg, const struct key_row *r), void *arg, struct err *e);
-int store_load_tenants(struct store *s, int (*fn)(void *arg, const struct tenant_row *r), void *arg, struct err *e);
 int store_load_volumes(struct store *s, int (*fn)(void *arg, const struct volume_row *r), void *arg, struct err *e);
 int store_load_attachments(struct store *s, int (*fn)(void *arg, const struct attachment_row *r), void *arg, struct err *e);
 int store_load_secrets(struct store *s, int (*fn)(void *arg, const struct secret_row *r), void *arg, struct err *e);

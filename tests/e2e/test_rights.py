@@ -300,7 +300,7 @@ def templates_are_a_tenants_own(t):
     for c, want in ((a, "a"), (b, "")):
         box = c.create(isolation="container")
         t.boxes.append(box)
-        equal(box.ok(["sh", "-c", "echo $WHOSE"]).stdout.strip(), want.encode())
+        equal(box.ok(["sh", "-c", "echo $WHOSE"]).strip(), want)
 
 
 @plain
