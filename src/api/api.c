@@ -196,8 +196,11 @@ static void call_now(struct api *a, struct http_stream *s, struct sandbox *sb, c
 
 static void call_awake(struct api *a, struct http_stream *s, http_handler *fn)
 {
+    struct caller who = api_caller(a, s);
     struct str id = http_param(s, "id");
-    struct sandbox *sb = name_ok(id) ? sandbox_find(a->core, id.p, NULL) : NULL;
+    struct sandbox *sb = name_ok(id) ? sandbox_find_for(a->core, &who, id.p, NULL) : NULL;
+    if (sb && !caller_changes(&who, sandbox_tenant(sb)))
+        sb = NULL; /* who only looks wakes nobody: the handler says that it sleeps */
     if (!sb || !(sb->state == SB_PAUSING || sb->state == SB_PAUSED || sandbox_busy(sb)))
         fn(s, a);
     else
@@ -253,6 +256,26 @@ static void no_route(struct http_stream *s, const struct route_match *m)
     api_fail(s, &e, ABOUT_ROUTE);
 }
 
+/* What the route wants of who calls, before any thing is looked up. */
+static int admit(struct api *a, struct http_stream *s, const struct route *r, struct err *e)
+{
+    struct caller who = api_caller(a, s);
+    unsigned flags = r->flags;
+    bool reads = http_is(s, "GET") || http_is(s, "HEAD");
+    api_set_changes(s, !reads || (flags & ROUTE_CHANGES));
+    if (flags & ROUTE_SCRAPE)
+        return caller_all(&who) || who.role == ROLE_METRICS
+                   ? 0
+                   : caller_forbid(&who, "metrics, operator or admin", e);
+    if (who.role < ROLE_VIEWER)
+        return caller_forbid(&who, "viewer or more", e);
+    if ((flags & ROUTE_ADMIN) && who.role != ROLE_ADMIN)
+        return caller_forbid(&who, "admin", e);
+    if ((flags & ROUTE_HOST) && !caller_all(&who))
+        return caller_forbid(&who, "operator or admin", e);
+    return !api_changes(s) || caller_makes(&who) ? 0 : caller_forbid(&who, "member or admin", e);
+}
+
 /* Do not reorder: a request that fails an earlier check learns nothing about the later ones. */
 void api_handler(struct http_stream *s, void *arg)
 {
@@ -270,12 +293,18 @@ void api_handler(struct http_stream *s, void *arg)
         return;
     router_match(x->router, s, &m);
     unsigned flags = m.route ? m.route->flags : 0;
-    if (!(flags & ROUTE_OPEN) && !(d->flags & DIALECT_OWN_AUTH) && gate_caller(a->core, s, &e)) {
+    bool keyed = !(flags & ROUTE_OPEN) && !(d->flags & DIALECT_OWN_AUTH);
+    struct caller who;
+    if (keyed && gate_caller(a->core, s, &who, &e)) {
         api_fail(s, &e, ABOUT_REQUEST);
         return;
     }
     if (!m.route) {
         no_route(s, &m);
+        return;
+    }
+    if (keyed && admit(a, s, m.route, &e)) {
+        api_fail(s, &e, ABOUT_REQUEST);
         return;
     }
     if ((flags & ROUTE_SOCKET) && !http_is_unix(s)) {
@@ -290,31 +319,6 @@ void api_handler(struct http_stream *s, void *arg)
 }
 
 /* ---- for handlers ---- */
-static struct sandbox *find_sandbox(struct api *a, struct str id, struct err *e)
-{
-    if (name_ok(id)) /* every id is a name by grammar */
-        return sandbox_find(a->core, id.p, e);
-    err_set(e, E_NOT_FOUND, "no sandbox has such an id or name");
-    return NULL;
-}
-
-bool api_sees(struct api *a, const char *caller, const char *tenant)
-{
-    (void)a;
-    return !*caller || !strcmp(caller, AUTH_FIRST) || !strcmp(caller, tenant);
-}
-
-struct sandbox *api_find(struct api *a, const char *caller, struct str id, struct err *e)
-{
-    auto_free char *name = xstrndup(id.p ? id.p : "", id.n);
-    struct sandbox *sb = find_sandbox(a, str_of(name), e);
-    if (sb && api_sees(a, caller, sandbox_tenant(sb)))
-        return sb;
-    if (sb)
-        err_set(e, E_NOT_FOUND, "sandbox '%s' does not exist", name);
-    return NULL;
-}
-
 void api_preview_url(struct api *a, const struct sandbox *sb, unsigned port, char *out, size_t cap)
 {
     const struct config *cfg = core_config(a->core);
@@ -323,34 +327,6 @@ void api_preview_url(struct api *a, const struct sandbox *sb, unsigned port, cha
     bool has_port = strchr(domain, ':') != NULL;
     (void)snprintf(out, cap, "%s://%u-%s.%s%s/", *cfg->tls_cert ? "https" : "http", port, sb->id,
                    domain, has_port || !colon ? "" : colon);
-}
-
-struct sandbox *api_sandbox(struct api *a, struct http_stream *s)
-{
-    struct err e = {0};
-    const struct dialect *d = api_dialect(s);
-    struct sandbox *sb = (d->sandbox ? d->sandbox : find_sandbox)(a, http_param(s, "id"), &e);
-    if (!sb)
-        api_fail(s, &e, ABOUT_SANDBOX);
-    return sb;
-}
-
-static struct volume *find_volume(struct api *a, struct str id, struct err *e)
-{
-    if (id.p && strlen(id.p) == id.n && (id_ok(id) || volume_name_ok(id.p)))
-        return volume_find(a->core, id.p, e);
-    err_set(e, E_NOT_FOUND, "no volume has such an id or name");
-    return NULL;
-}
-
-struct volume *api_volume(struct api *a, struct http_stream *s)
-{
-    struct err e = {0};
-    const struct dialect *d = api_dialect(s);
-    struct volume *v = (d->volume ? d->volume : find_volume)(a, http_param(s, "volume"), &e);
-    if (!v)
-        api_fail(s, &e, ABOUT_VOLUME);
-    return v;
 }
 
 /* The types a form can send across origins without asking first are not JSON, whatever the bytes

@@ -8,6 +8,7 @@
 #include "api/route.h"
 #include "base/buf.h"
 #include "core/core.h"
+#include "core/host/rights.h"
 #include "http/router.h"
 #include "http/stream.h"
 #include <stdbool.h>
@@ -32,13 +33,29 @@ struct core *api_core(struct api *a);
 struct jobs *api_jobs(struct api *a);
 void api_shutdown(struct api *a, bool keep);
 const char *api_preview_header(struct api *a); /* the header that takes a preview's token */
+/* Who asks (core/host/rights.h). Good for this turn; nobody, once its key was revoked. */
+struct caller api_caller(struct api *a, struct http_stream *s);
+/* ---- lookup.c: what the caller sees, and in a request that changes something, may change ---- */
 /* The sandbox of the capture {id}; NULL: the answer is out. The pointer is good for this turn only. */
 struct sandbox *api_sandbox(struct api *a, struct http_stream *s);
 struct volume *api_volume(struct api *a, struct http_stream *s); /* likewise, of {volume} */
-/* Where the name is not in the path: what the caller with this tenant (gate_tenant) may see. The
- * operator, without a key or with the first one, sees everything; others what is theirs. */
-bool api_sees(struct api *a, const char *caller, const char *tenant);
-struct sandbox *api_find(struct api *a, const char *caller, struct str id_or_name, struct err *e);
+/* Likewise, by what stands elsewhere in the request; NULL + e. */
+struct sandbox *api_find_sandbox(struct api *a, struct http_stream *s, struct str id,
+                                 struct err *e);
+struct snapshot *api_snapshot(struct api *a, struct http_stream *s, const char *id_or_name,
+                              struct err *e);
+struct secret *api_secret(struct api *a, struct http_stream *s, const char *id_or_name,
+                          struct err *e);
+struct template *api_template(struct api *a, struct http_stream *s, const char *name_or_id,
+                              struct err *e);
+int api_may_change(struct api *a, struct http_stream *s, const char *what /* "sandbox" */,
+                   const char *tenant, struct err *e); /* -1: this request would, and may not */
+bool api_changes(struct http_stream *s); /* it is of a kind that changes something */
+void api_set_changes(struct http_stream *s, bool changes);
+/* The handler has checked a credential of its own, such as a volume's token: what it looks up from now on is for the
+ * bearer of that. */
+void api_vouch(struct http_stream *s);
+bool api_vouched(struct http_stream *s);
 /* Under which a port of a sandbox is reached. */
 void api_preview_url(struct api *a, const struct sandbox *sb, unsigned port, char *out, size_t cap);
 /* Whole JSON body, then fn as for http_body_collect; larger than PARAM_BODY_MAX is refused here. */

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 
 struct api;
+struct caller;
 struct sandbox;
 struct volume;
 
@@ -31,9 +32,11 @@ enum {
  * sandbox, after `may` said yes. A door without a check cannot be added. docs/doors.md is the same
  * table for people, tests/e2e/test_doors.py walks it. */
 struct may {
-    int status; /* 0: yes; 401: no; 403: the preview token is missing or wrong */
+    int status; /* 0: yes; 401: no; 403: the preview token is missing or wrong; 404: no, and it is
+                   not told that there is such a sandbox */
     bool
         anyone; /* yes, but nothing was proven: wakes nobody, pages of other sites cannot read it */
+    bool forbidden;  /* with 403: the role of the key does not allow it */
     const char *say; /* why not, and what to send */
 };
 typedef struct may door_may(struct api *a, struct http_stream *s, const struct sandbox *sb);
@@ -69,9 +72,10 @@ struct dialect {
     /* Tells an error in its own form. ABOUT_METHOD: the status is 405. */
     void (*fail)(struct http_stream *s, const struct err *e, enum about about);
     /* What {id} and {volume} of a path stand for; NULL + e: nothing. Members may be NULL: by id or
-     * name. */
-    struct sandbox *(*sandbox)(struct api *a, struct str id, struct err *e);
-    struct volume *(*volume)(struct api *a, struct str id, struct err *e);
+     * name. Only what `who` sees. */
+    struct sandbox *(*sandbox)(struct api *a, const struct caller *who, struct str id,
+                               struct err *e);
+    struct volume *(*volume)(struct api *a, const struct caller *who, struct str id, struct err *e);
     const struct policy_form *policy; /* NULL: none of its own */
     const char *key_prefix;     /* its clients accept only keys that start with this; NULL: any */
     const char *preview_header; /* in which its clients send the token of a preview; NULL: none */

@@ -130,22 +130,25 @@ struct str gate_key(struct http_stream *s)
     return http_req_header(s, "X-API-Key");
 }
 
-const char *gate_tenant(struct core *c, struct http_stream *s)
-{
-    struct str key = gate_key(s);
-    const struct key *k = key.n ? auth_find(c, key) : NULL;
-    return k ? k->name : "";
-}
-
-int gate_caller(struct core *c, struct http_stream *s, struct err *e)
+static bool is_trusted(struct core *c, struct http_stream *s)
 {
     const struct sock_peer *peer = http_peer(s);
-    if (peer->is_unix && (peer->uid == 0 || peer->uid == geteuid() || peer->uid == core_config(c)->uid))
-        return 0;
+    return peer->is_unix &&
+           (peer->uid == 0 || peer->uid == geteuid() || peer->uid == core_config(c)->uid);
+}
+
+int gate_caller(struct core *c, struct http_stream *s, struct caller *ret, struct err *e)
+{
     struct str key = gate_key(s);
+    if (!key.n && is_trusted(c, s)) {
+        *ret = caller_daemon;
+        return 0;
+    }
     if (!key.p || !key.n)
         return err_set(e, E_UNAUTHENTICATED, "this needs an API key");
-    if (!auth_check(c, key))
-        return err_set(e, E_UNAUTHENTICATED, "the API key is unknown or was revoked");
+    const struct key *k = auth_check(c, key, e);
+    if (!k)
+        return -1;
+    *ret = auth_caller(k);
     return 0;
 }

@@ -14,6 +14,7 @@
 #include "http/stream.h"
 #include <stdbool.h>
 
+struct caller;
 struct core;
 bool gate_host_ok(const struct config *cfg, struct str authority /* host[:port] */);
 bool gate_host_literal(struct str host);         /* an address, not a name */
@@ -23,5 +24,6 @@ struct str gate_key(struct http_stream *s); /* what the client sent as its key; 
 
 int gate_host(const struct config *cfg, struct http_stream *s, struct err *e); /* Host */
 int gate_site(const struct config *cfg, struct http_stream *s, enum about *about, struct err *e);  /* Host and Origin */
-const char *gate_tenant(struct core *c, struct http_stream *s); /* the name of the caller's key; "": none was needed. Borrowed */
-int gate_caller(struct core *c, struct http_stream *s, struct err *e);                              /* socket peer or key */
+/* Who it is: the bearer of the key that was sent, else a trusted peer of the socket, who is admin. A key decides alone: a proxy in
+ * front, whose peer is root, does not lend its rights to who sends one. The strings are good for this turn. */
+int gate_caller(struct core *c, struct http_stream *s, struct caller *ret, struct err *e);

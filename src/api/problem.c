@@ -54,6 +54,8 @@ static const char *const hints[REASON_MAX] = {
     [REASON_CONTEXT_LIMIT]    = "delete a context, or wait until its cells have finished",
     [REASON_ISOLATE_LANGUAGE] = "POST /v1/templates {\"builtin\":\"isolate\"} builds a template with all four languages",
     [REASON_ISOLATE_ENDED]    = "try again: the next call starts a new interpreter",
+    [REASON_ROLE]             = "ask an admin of this host for a key with that role; GET /v1/keys shows what yours may",
+    [REASON_SCOPE]            = "GET /v1/keys shows the scope of your key; an admin makes one with another",
     [REASON_ISOLATE_BUSY]     = "try again in a moment; HUTCH_ISOLATE_CALLS limits how many run at once",
 };
 

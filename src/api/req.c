@@ -1,9 +1,11 @@
 #include "api/req.h"
+#include "api/api.h"
 #include <stdlib.h>
 
 /* ---- what the API keeps with a stream ---- */
 struct call {
     const struct dialect *dialect;
+    bool changes, vouched;
     struct buf out;
     struct jw w;
 };
@@ -28,6 +30,10 @@ static struct call *call_of(struct http_stream *s)
 
 const struct dialect *api_dialect(struct http_stream *s) { return call_of(s)->dialect; }
 void api_speak(struct http_stream *s, const struct dialect *d) { call_of(s)->dialect = d; }
+bool api_changes(struct http_stream *s) { return call_of(s)->changes; }
+void api_set_changes(struct http_stream *s, bool changes) { call_of(s)->changes = changes; }
+void api_vouch(struct http_stream *s) { call_of(s)->vouched = true; }
+bool api_vouched(struct http_stream *s) { return call_of(s)->vouched; }
 
 /* ---- requests ---- */
 static void on_cancel(struct http_stream *s, void *arg)

@@ -5,7 +5,10 @@
 #include "http/router.h"
 
 enum { ROUTE_OPEN = 1 /* no key needed */, ROUTE_SOCKET = 2 /* unix socket only */,
-       ROUTE_WAKE = 4 /* needs the sandbox {id} awake: waits for a pause or resume under way, resumes it if it asked for that */ };
+       ROUTE_WAKE = 4 /* needs the sandbox {id} awake: waits for a pause or resume under way, resumes it if it asked for that */,
+       /* Who may, where "GET: viewer, else: member" is not the answer (core/host/rights.h): */
+       ROUTE_ADMIN = 8, ROUTE_HOST = 16 /* operator or admin */, ROUTE_SCRAPE = 32 /* and metrics */,
+       ROUTE_CHANGES = 64 /* a GET that changes something, or hands out what can */ };
 
 enum answer_kind {
     ANSWER_NONE,

@@ -21,6 +21,7 @@ static const struct { const char *name; int http, exit, retryable; } table[E_COD
     [E_UNSUPPORTED]     = {"unsupported",     501, 69,  0},
     [E_GUEST]           = {"guest",           502, 70,  0},
     [E_INTERNAL]        = {"internal",        500, 70,  0},
+    [E_FORBIDDEN]       = {"forbidden",       403, 77,  0},
 };
 /* clang-format on */
 
@@ -73,6 +74,8 @@ static const char *const whys[REASON_MAX] = {
     [REASON_ISOLATE_LANGUAGE] = "isolate_language",
     [REASON_ISOLATE_ENDED] = "isolate_ended",
     [REASON_ISOLATE_BUSY] = "isolate_busy",
+    [REASON_ROLE] = "role",
+    [REASON_SCOPE] = "scope",
 };
 
 static unsigned idx(enum err_code c) { return (unsigned)c < E_CODE_MAX ? (unsigned)c : (unsigned)E_INTERNAL; }

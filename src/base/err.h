@@ -26,6 +26,7 @@ enum err_code {
     E_UNSUPPORTED,     /* this host or tier cannot do it */
     E_GUEST,           /* the inside of a sandbox misbehaved */
     E_INTERNAL,
+    E_FORBIDDEN,       /* the role or scope of the key does not allow it */
     E_CODE_MAX
 };
 
@@ -86,6 +87,9 @@ enum err_why {
     REASON_ISOLATE_LANGUAGE,
     REASON_ISOLATE_ENDED,
     REASON_ISOLATE_BUSY,
+    /* rights */
+    REASON_ROLE,
+    REASON_SCOPE,
     REASON_MAX
 };
 

@@ -45,7 +45,7 @@ static const struct { const char *name, *line[2]; } examples[] = {
     {"volume create",     {"volume create data", "volume create data --size 2048"}},
     {"volume ls",         {"volume ls", "volume ls --json"}},
     {"volume rm",         {"volume rm data", "volume rm data old"}},
-    {"key create",        {"key create laptop", "key create ci --json"}},
+    {"key create",        {"key create laptop", "key create ci --tenant acme --expires 30d"}},
     {"key ls",            {"key ls", "key ls --json"}},
     {"key revoke",        {"key revoke k1", "key revoke k1 k2"}},
     {"secret set",        {"secret set token < token.txt", "secret set token --calls 100 < token.txt"}},

@@ -47,6 +47,8 @@ static const char *const hints[REASON_MAX] = {
     [REASON_LIMIT]            = "remove something first, or raise the limit that the message names",
     [REASON_INTERNAL]         = "the daemon's log has the details: log/hutchd.log in HUTCH_HOME",
     [REASON_GUEST_BOOT]       = "log/console.log in HUTCH_HOME has what the guest printed; `hutch doctor` checks the host",
+    [REASON_ROLE]             = "ask an admin of the host for a key with that role; `hutch key ls` shows what yours may",
+    [REASON_SCOPE]            = "`hutch key ls --json` shows the scope of your key",
     [REASON_ISOLATE_LANGUAGE] = "`hutch template build isolate` builds a template with all four languages",
 };
 /* clang-format on */

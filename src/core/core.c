@@ -125,7 +125,7 @@ static void on_lost(void *ctx, const struct err *why)
         return;
     }
     log_error("hutch-spawn is gone: %s", why->msg);
-    event_emit(c, "host.spawn-lost", NULL, NULL);
+    event_emit(c, "host.spawn-lost", NULL, NULL, NULL);
     struct map_entry *en;
     for (size_t i = 0; (en = map_next(boxes(c), &i));)
         box_spawner_lost(en->value);
@@ -152,7 +152,7 @@ static void on_spawn_again(void *arg)
     recover_sweep(c);
     egress_spawner_back(c);
     pool_refill(c);
-    event_emit(c, "host.spawn-back", NULL, NULL);
+    event_emit(c, "host.spawn-back", NULL, NULL, NULL);
 }
 
 static int load_row(void *arg, const struct sandbox_row *r)
@@ -178,7 +178,8 @@ static int admin_key(struct core *c, struct err *e)
     struct key *k;
     if (auth_count(c) || !faccessat(c->home_fd, "admin.key", F_OK, 0))
         return 0;
-    if (auth_create(c, AUTH_FIRST, plain, &k, e))
+    struct key_spec spec = {.name = "admin", .role = ROLE_ADMIN};
+    if (auth_create(c, &spec, plain, &k, e))
         return -1;
     auto_fd fd = openat(c->home_fd, "admin.key", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0 || !fd_write_all(fd, plain, strlen(plain)) || !fd_write_all(fd, "\n", 1))
@@ -258,7 +259,7 @@ static void recovered(void *arg, const struct err *e)
         steps_recover(c);
         snapshots_recover(c);
         variants_sweep(&c->tiers);
-        event_emit(c, "host.started", NULL, NULL);
+        event_emit(c, "host.started", NULL, NULL, NULL);
     }
     w.done(w.arg, e);
 }
@@ -287,7 +288,7 @@ static void stop_finish(struct core *c)
 {
     struct err e;
     struct sp_req q = {.op = SP_SHUTDOWN};
-    event_emit(c, "host.stopped", NULL, NULL);
+    event_emit(c, "host.stopped", NULL, NULL, NULL);
     if (c->spawn_lost && !spawn_client_again(c->spawn, &e))
         c->spawn_lost = false; /* a new one came up just now */
     if (c->keep || c->spawn_lost || spawn_call(c->spawn, &q, NULL, 0, shutdown_taken, NULL, &e)) {

@@ -22,7 +22,7 @@ void manifest_fini(struct manifest *m)
     free(m->start);
     free(m->ready);
     free(m->kernels);
-    free(m->content_key);
+    free(m->content_key), free(m->tenant);
     free(m->packages);
     memset(m, 0, sizeof *m);
 }
@@ -66,6 +66,8 @@ void manifest_format(const struct manifest *m, struct buf *out)
     jw_kv_str(&w, "ready", m->ready ? m->ready : "");
     jw_kv_str(&w, "kernels", m->kernels ? m->kernels : "");
     jw_kv_str(&w, "content_key", m->content_key ? m->content_key : "");
+    if (m->tenant && *m->tenant)
+        jw_kv_str(&w, "tenant", m->tenant);
     jw_kv_str(&w, "packages", m->packages ? m->packages : "");
     jw_end(&w);
     buf_putc(out, '\n');
@@ -131,7 +133,7 @@ static int parse_fields(struct json *root, struct manifest *m, struct err *e)
     char source[16];
     int64_t version, size, disk;
     if (json_only(root, e, "version", "id", "name", "created", "source", "parent", "size_bytes", "rootfs_sha256", "disk_min_mib", "env", "user",
-                  "workdir", "start", "ready", "kernels", "content_key", "packages", NULL) < 0 ||
+                  "workdir", "start", "ready", "kernels", "content_key", "tenant", "packages", NULL) < 0 ||
         json_need(root, e, "version", "size_bytes", "disk_min_mib", NULL) < 0 || json_i64(root, "version", 1, 1, 0, &version, e) < 0 ||
         fixed(root, "id", m->id, sizeof m->id, e) < 0 || fixed(root, "name", m->name, sizeof m->name, e) < 0 ||
         fixed(root, "created", m->created, sizeof m->created, e) < 0 || fixed(root, "source", source, sizeof source, e) < 0 ||
@@ -139,7 +141,7 @@ static int parse_fields(struct json *root, struct manifest *m, struct err *e)
         fixed(root, "rootfs_sha256", m->rootfs_sha256, sizeof m->rootfs_sha256, e) < 0 ||
         json_i64(root, "disk_min_mib", 0, UINT32_MAX, 0, &disk, e) < 0 || parse_env(root, m, e) < 0 || text(root, "user", true, &m->user, e) < 0 ||
         text(root, "workdir", true, &m->workdir, e) < 0 || text(root, "start", true, &m->start, e) < 0 || text(root, "ready", true, &m->ready, e) < 0 ||
-        text(root, "kernels", false, &m->kernels, e) < 0 || text(root, "content_key", true, &m->content_key, e) < 0 || text(root, "packages", true, &m->packages, e) < 0)
+        text(root, "kernels", false, &m->kernels, e) < 0 || text(root, "tenant", false, &m->tenant, e) < 0 || text(root, "content_key", true, &m->content_key, e) < 0 || text(root, "packages", true, &m->packages, e) < 0)
         return -1;
     m->size_bytes = (uint64_t)size;
     m->disk_min_mib = (uint32_t)disk;

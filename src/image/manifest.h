@@ -35,6 +35,7 @@ struct manifest {
     char *start, *ready;        /* shell commands, "" if none */
     char *kernels;              /* languages whose kernels run in its snapshot, with spaces between; "" if none */
     char *content_key;          /* hash of the recipe and its inputs, "" if none */
+    char *tenant;               /* whose it is; "" : everybody may use it */
     char *packages;             /* summary for people, "" if unknown */
 };
 

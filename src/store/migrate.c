@@ -51,6 +51,11 @@ static const char *const step[] = {
     /* what a sandbox keeps has members; the map that held it is read once more and then empty */
     "ALTER TABLE sandboxes RENAME COLUMN network_json TO options_json;"
     "ALTER TABLE sandboxes ADD COLUMN kept_json TEXT;",
+    /* rights: keys have a tenant, a role, a scope and an end */
+    "ALTER TABLE keys ADD COLUMN tenant TEXT;"
+    "ALTER TABLE keys ADD COLUMN role TEXT;"
+    "ALTER TABLE keys ADD COLUMN scope TEXT;"
+    "ALTER TABLE keys ADD COLUMN expires_wall_ns INTEGER NOT NULL DEFAULT 0;",
 };
 const int migrate_known = sizeof step / sizeof *step;
 

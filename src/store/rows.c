@@ -88,8 +88,8 @@ void store_del_template(struct store *s, const char *id, store_done *done, void 
 
 void store_put_key(struct store *s, const struct key_row *r, store_done *done, void *arg)
 {
-    queue(s, op_new(ST_KEY_PUT, "ttttiii", r->id, r->name, r->prefix, r->sha256, r->created_wall_ns, r->last_used_wall_ns,
-                    r->revoked_wall_ns), true, done, arg);
+    queue(s, op_new(ST_KEY_PUT, "ttttiiittti", r->id, r->name, r->prefix, r->sha256, r->created_wall_ns, r->last_used_wall_ns,
+                    r->revoked_wall_ns, r->tenant, r->role, r->scope, r->expires_wall_ns), true, done, arg);
 }
 
 void store_touch_key(struct store *s, const char *id, int64_t last_used_wall_ns)
@@ -192,6 +192,7 @@ int store_load_keys(struct store *s, int (*fn)(void *arg, const struct key_row *
         int c = 0;
         struct key_row r = {0};
         r.id = T, r.name = T, r.prefix = T, r.sha256 = T, r.created_wall_ns = I, r.last_used_wall_ns = I, r.revoked_wall_ns = I;
+        r.tenant = T, r.role = T, r.scope = T, r.expires_wall_ns = I;
         if (fn(arg, &r))
             break;
     }

@@ -17,12 +17,13 @@ const char *const store_sql[ST_MAX] = {
     [ST_TEMPLATE_DEL]  = "DELETE FROM templates WHERE id=?",
     [ST_TEMPLATE_ALL]  = "SELECT id,name,created_wall_ns,source,parent,json FROM templates ORDER BY created_wall_ns,id",
     /* Not OR REPLACE: that would also sweep away another key with the same hash. */
-    [ST_KEY_PUT]       = "INSERT INTO keys(id,name,prefix,sha256,created_wall_ns,last_used_wall_ns,revoked_wall_ns) VALUES(?,?,?,?,?,?,?)"
+    [ST_KEY_PUT]       = "INSERT INTO keys(id,name,prefix,sha256,created_wall_ns,last_used_wall_ns,revoked_wall_ns,tenant,role,scope,expires_wall_ns) VALUES(?,?,?,?,?,?,?,?,?,?,?)"
                          " ON CONFLICT(id) DO UPDATE SET name=excluded.name,prefix=excluded.prefix,sha256=excluded.sha256,"
-                         "created_wall_ns=excluded.created_wall_ns,last_used_wall_ns=excluded.last_used_wall_ns,revoked_wall_ns=excluded.revoked_wall_ns",
+                         "created_wall_ns=excluded.created_wall_ns,last_used_wall_ns=excluded.last_used_wall_ns,revoked_wall_ns=excluded.revoked_wall_ns,"
+                         "tenant=excluded.tenant,role=excluded.role,scope=excluded.scope,expires_wall_ns=excluded.expires_wall_ns",
     [ST_KEY_TOUCH]     = "UPDATE keys SET last_used_wall_ns=?2 WHERE id=?1 AND last_used_wall_ns<?2",
     [ST_KEY_DEL]       = "DELETE FROM keys WHERE id=?",
-    [ST_KEY_ALL]       = "SELECT id,name,prefix,sha256,created_wall_ns,last_used_wall_ns,revoked_wall_ns FROM keys ORDER BY created_wall_ns,id",
+    [ST_KEY_ALL]       = "SELECT id,name,prefix,sha256,created_wall_ns,last_used_wall_ns,revoked_wall_ns,tenant,role,scope,expires_wall_ns FROM keys ORDER BY created_wall_ns,id",
     [ST_SECRET_PUT]    = "INSERT OR REPLACE INTO secrets(name,sandbox,sealed,created_wall_ns,updated_wall_ns,calls_max,bytes_max,calls,bytes,id,metadata,version) VALUES(?,?,?,?,?,?,?,?,?,?,?,?)",
     [ST_SECRET_DEL]    = "DELETE FROM secrets WHERE name=?",
     [ST_SECRET_ALL]    = "SELECT name,sandbox,sealed,created_wall_ns,updated_wall_ns,calls_max,bytes_max,calls,bytes,id,metadata,version FROM secrets ORDER BY name",

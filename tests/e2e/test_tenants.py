@@ -108,8 +108,10 @@ def the_canary_tries_every_ceiling(t):
     box = acme.create(isolation=t.tier, network={"allow": ["allowed.test", "other.test"]})
     mine = t.box(network={"allow": ["other.test"]})
     t.boxes.append(box)
-    contains(refuses("denied", acme.create, isolation=t.tier, tenant="shut").message, "only the operator")
+    member = t.d.tcp(t.d.new_key("acme", role="member")["key"])
+    contains(refuses("forbidden", member.create, isolation=t.tier, tenant="shut").message, "role admin")
     refuses("denied", acme.get, "/v1/tenants")
+    refuses("forbidden", member.get, "/v1/tenants")
     limits = t.c.get("/v1/tenants")
     equal([(x["name"], x["connections"], x["ceiling"]) for x in limits["tenants"]],
           [("acme", None, {"allow": ["allowed.test"]}), ("shut", None, {"mode": "none"}), ("free", 9, None), ("less", None, {"mode": "open", "deny": ["other.test"]})])

@@ -223,7 +223,7 @@ def error_of(status, body):
     return err
 
 
-STATUS_OF = {"invalid": 400, "unauthenticated": 401, "denied": 403, "not_found": 404, "conflict": 409, "gone": 410,
+STATUS_OF = {"invalid": 400, "unauthenticated": 401, "denied": 403, "forbidden": 403, "not_found": 404, "conflict": 409, "gone": 410,
              "too_large": 413, "quota": 429, "rate": 429, "canceled": 499, "internal": 500, "unsupported": 501,
              "guest": 502, "unavailable": 503, "timeout": 504}
 

@@ -130,8 +130,9 @@ class Daemon:
     def tcp(self, key=None):
         return Client(addr=("127.0.0.1", self.port), key=key)
 
-    def new_key(self, name="test"):
-        return self.client.post("/v1/keys", {"name": name})
+    def new_key(self, name="test", role="admin", tenant=None, **more):
+        """Of a tenant that is called like the key, unless told otherwise; admin, so that tests can look at what the socket made."""
+        return self.client.post("/v1/keys", {"name": name, "role": role, "tenant": tenant or name, **more})
 
     # -- life
 

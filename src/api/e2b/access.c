@@ -21,7 +21,8 @@ static struct may refuse(int status, const char *say) { return say ? (struct may
 static bool is_health(struct http_stream *s) { return str_eqz(http_path(s), "/health") && (http_is(s, "GET") || http_is(s, "HEAD")); }
 
 /* ---- the access token, or an API key. What was sent decides alone. ---- */
-enum proof { PROVEN, NONE, WRONG_TOKEN, WRONG_KEY };
+/* FOREIGN: a key that does not see the sandbox; NO_RIGHT: one that may only look. */
+enum proof { PROVEN, NONE, WRONG_TOKEN, WRONG_KEY, FOREIGN, NO_RIGHT };
 
 /* The peer of the unix socket counts for nothing here: a proxy in front, which passes on what anybody sends to a preview, may be root. */
 static enum proof proof(struct api *a, struct http_stream *s, const struct sandbox *sb)
@@ -29,9 +30,13 @@ static enum proof proof(struct api *a, struct http_stream *s, const struct sandb
     struct str token = http_req_header(s, "X-Access-Token"), key = gate_key(s);
     if (token.p)
         return same(token, sb->token) ? PROVEN : WRONG_TOKEN;
-    if (key.n)
-        return auth_check(api_core(a), key) ? PROVEN : WRONG_KEY;
-    return NONE;
+    if (!key.n)
+        return NONE;
+    struct caller who = auth_caller(auth_check(api_core(a), key, NULL));
+    return who.role == ROLE_NONE                        ? WRONG_KEY
+           : !caller_sees(&who, sandbox_tenant(sb))     ? FOREIGN
+           : !caller_changes(&who, sandbox_tenant(sb)) ? NO_RIGHT
+                                                        : PROVEN;
 }
 
 /* ---- port 49983 ---- */
@@ -76,11 +81,23 @@ static const char *signature_refusal(struct http_stream *s, const struct sandbox
     return e2b_signature_expired(&u, clock_wall() / NS_PER_S) ? "signature is already expired" : NULL;
 }
 
+/* A known key that has no business here. */
+static struct may by_key(enum proof p)
+{
+    return p == FOREIGN
+               ? (struct may){.status = 404}
+               : (struct may){.status = 403,
+                              .forbidden = true,
+                              .say = "this runs things in the sandbox: it needs a key with role member or admin"};
+}
+
 struct may e2b_may_envd(struct api *a, struct http_stream *s, const struct sandbox *sb)
 {
     enum proof p = proof(a, s, sb);
     if (p == PROVEN)
         return refuse(0, NULL);
+    if (p == FOREIGN || p == NO_RIGHT)
+        return by_key(p);
     if (is_health(s))
         return ANYONE;
     if (p == NONE && e2b_is_files(s))
@@ -88,7 +105,7 @@ struct may e2b_may_envd(struct api *a, struct http_stream *s, const struct sandb
     return refuse(
         401,
         p == WRONG_KEY
-            ? "the API key is unknown or was revoked"
+            ? "the API key is unknown, was revoked or has expired"
             : "unauthorized access, please provide a valid access token or method signing if supported");
 }
 
@@ -119,7 +136,7 @@ static const char *interpreter_refusal(enum proof p)
     switch (p) {
     case PROVEN: return NULL;
     case WRONG_TOKEN: return "X-Access-Token is not this sandbox's: it is envdAccessToken in the answer to its create or connect";
-    case WRONG_KEY: return "the API key is unknown or was revoked";
+    case WRONG_KEY: return "the API key is unknown, was revoked or has expired";
     default: return "this runs code in the sandbox and needs its access token: send envdAccessToken of its create or connect as X-Access-Token, or an API key as X-API-Key";
     }
 }
@@ -133,6 +150,8 @@ struct may e2b_may_interpreter(struct api *a, struct http_stream *s, const struc
     enum proof p = proof(a, s, sb);
     if (p == NONE && str_eqz(http_segment(s, 0), "contexts") && preview_has_derived(a, s, sb))
         p = PROVEN;
+    if (p == FOREIGN || p == NO_RIGHT)
+        return by_key(p);
     if (p != PROVEN && is_health(s))
         return ANYONE;
     return refuse(401, interpreter_refusal(p));

@@ -3,6 +3,7 @@
  * callback that holds it is back. */
 #include "api/mcp/mcp.h"
 #include "api/req.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "api/utf8.h"
@@ -348,14 +349,25 @@ void mcall_settle(struct mcall *k, int rc, const struct err *e, enum about about
 }
 
 /* ---- lookups ---- */
+struct caller mcall_caller(struct mcall *k) { return api_caller(k->m->api, k->post->s); }
+
 bool mcall_sees(struct mcall *k, const char *tenant)
 {
-    return api_sees(k->m->api, k->post->tenant, tenant);
+    struct caller who = mcall_caller(k);
+    return caller_changes(&who, tenant);
 }
 
 struct sandbox *mcall_sandbox(struct mcall *k, struct str name, struct err *e)
 {
-    return api_find(k->m->api, k->post->tenant, name, e);
+    struct caller who = mcall_caller(k);
+    auto_free char *text = xstrndup(name.p ? name.p : "", name.n);
+    struct sandbox *sb =
+        name_ok(str_of(text)) ? sandbox_find_for(k->m->core, &who, text, e) : NULL;
+    if (sb && caller_changes(&who, sandbox_tenant(sb)))
+        return sb;
+    if (sb || !name_ok(str_of(text)))
+        err_set(e, E_NOT_FOUND, "sandbox '%.63s' does not exist", text);
+    return NULL;
 }
 
 struct sandbox *mcall_own_sandbox(struct mcall *k, struct err *e)
@@ -365,7 +377,9 @@ struct sandbox *mcall_own_sandbox(struct mcall *k, struct err *e)
 
 struct snapshot *mcall_snapshot(struct mcall *k, struct str name, struct err *e)
 {
-    struct snapshot *sn = name_ok(name) ? snapshot_find(k->m->core, name.p, e) : NULL;
+    struct caller who = mcall_caller(k);
+    struct snapshot *sn =
+        name_ok(name) ? snapshot_find_for(k->m->core, &who, name.p, e) : NULL;
     if (sn && mcall_sees(k, snapshot_tenant(sn)))
         return sn;
     err_why(e, REASON_NO_SNAPSHOT, E_NOT_FOUND, "snapshot '%.*s' does not exist",

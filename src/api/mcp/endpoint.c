@@ -274,19 +274,20 @@ static char *base_url(struct mcp *m, struct http_stream *s)
 {
     const struct config *cfg = core_config(m->core);
     struct str host = http_head(s)->host, listen = str_of(cfg->listen);
+    const char *scheme = *cfg->tls_cert ? "https" : "http";
     if (!http_is_unix(s) && host.n)
-        return xasprintf("http://%.*s", (int)host.n, host.p);
+        return xasprintf("%s://%.*s", scheme, (int)host.n, host.p);
     const char *colon = strrchr(cfg->listen, ':');
     if (*listen.p == ':' || str_starts(listen, "0.0.0.0:") || str_starts(listen, "[::]:"))
-        return xasprintf("http://127.0.0.1%s", colon);
-    return xasprintf("http://%s", cfg->listen);
+        return xasprintf("%s://127.0.0.1%s", scheme, colon);
+    return xasprintf("%s://%s", scheme, cfg->listen);
 }
 
 static struct post *post_new(struct mcp *m, struct http_stream *s, struct json *root)
 {
     struct post *p = xcalloc(1, sizeof *p);
     p->m = m, p->s = http_ref(s), p->root = root;
-    (void)snprintf(p->tenant, sizeof p->tenant, "%s", gate_tenant(m->core, s));
+    (void)snprintf(p->tenant, sizeof p->tenant, "%s", api_caller(m->api, s).tenant);
     p->base = base_url(m, s);
     p->tools = asked(s, "tools", "X-Hutch-Tools");
     p->sandbox = asked(s, "sandbox", "X-Hutch-Sandbox");
@@ -527,7 +528,7 @@ static struct session *of_session(struct http_stream *s, struct api *a)
     }
     if (h.p && check_version(s, NULL, h, false))
         return NULL;
-    struct session *ss = session_find(m, id, gate_tenant(m->core, s));
+    struct session *ss = session_find(m, id, api_caller(a, s).tenant);
     if (!ss)
         refuse(s, 404, NULL, false,
                &(struct rpc_error){.code = RPC_INVALID, .say = "this session has ended; initialize"});

@@ -12,7 +12,7 @@
  *   link.c       URLs that need no key: upload_file, download_file
  *
  * A sandbox, snapshot or process of another tenant does not exist here: every lookup goes through
- * mcall_sandbox and its like, which ask api_find and api_sees. Main loop only. */
+ * mcall_sandbox and its like, which know the caller. Main loop only. */
 #pragma once
 #include "api/api.h"
 #include "api/mcp/rpc.h"
@@ -204,7 +204,9 @@ struct sandbox *mcall_sandbox(struct mcall *k, struct str id_or_name, struct err
 struct sandbox *mcall_own_sandbox(struct mcall *k, struct err *e); /* k->sandbox, still there */
 struct snapshot;
 struct snapshot *mcall_snapshot(struct mcall *k, struct str id_or_name, struct err *e);
-bool mcall_sees(struct mcall *k, const char *tenant);
+/* Asked anew each time: a key that is revoked or expires in the middle of a call ends its rights. */
+struct caller mcall_caller(struct mcall *k);
+bool mcall_sees(struct mcall *k, const char *tenant); /* and may use */
 struct process *mcall_process(struct mcall *k, struct str id);
 
 /* ---- method.c ---- */

@@ -55,14 +55,16 @@ static void answer_sandbox(struct mcall *k, const struct sandbox *sb, const char
 
 /* ---- policies ---- */
 /* {"mode":…,"allow":[…],"presets":[…]} of core, out of ours: "@pip" names a preset. */
-static int read_network(struct mcall *k, const char *key, struct network_spec *ret, struct err *e)
+static int read_network(struct mcall *k, const char *tenant, const char *key, struct network_spec *ret,
+                        struct err *e)
 {
     struct str mode = args_str(k->schema, k->args, key), one;
     struct json *allow = json_get(k->args, "allow");
     auto_buf text = {0};
     struct jw w;
+    struct caller who = mcall_caller(k);
     if (!mode.p && !allow)
-        return network_parse(k->m->core, NULL, ret, e);
+        return network_parse(k->m->core, &who, tenant, NULL, ret, e);
     if (allow && mode.p && !str_eqz(mode, "allow"))
         return err_set(e, E_INVALID, "allow: only with %s \"allow\"", key);
     jw_init(&w, &text);
@@ -80,7 +82,7 @@ static int read_network(struct mcall *k, const char *key, struct network_spec *r
     jw_end(&w);
     jw_end(&w);
     auto_json j = json_parse_obj(text.p, text.n, e);
-    return j ? network_parse(k->m->core, j, ret, e) : -1;
+    return j ? network_parse(k->m->core, &who, tenant, j, ret, e) : -1;
 }
 
 /* ---- create_sandbox ---- */
@@ -127,7 +129,7 @@ static int read_spec(struct mcall *k, struct sandbox_spec *sp, struct network_sp
     if (snapshot.p && !(sp->from = mcall_snapshot(k, snapshot, e)))
         return -1;
     *about = ABOUT_NETWORK;
-    if (read_network(k, "network", net, e))
+    if (read_network(k, k->post->tenant, "network", net, e))
         return -1;
     *about = ABOUT_REQUEST;
     return body_env(k->args, "env", &sp->env, e);
@@ -138,7 +140,8 @@ void tool_create_sandbox(struct mcall *k, struct sandbox *none)
     struct err e;
     enum about about;
     struct network_spec net = {0};
-    struct sandbox_spec sp = {0};
+    struct caller who = mcall_caller(k);
+    struct sandbox_spec sp = {.by = &who};
     struct str name = args_str(k->schema, k->args, "name");
     struct sandbox *living = name_ok(name) ? mcall_sandbox(k, name, NULL) : none;
     if (living && living->state <= SB_PAUSED) {
@@ -160,7 +163,9 @@ void tool_create_sandbox(struct mcall *k, struct sandbox *none)
 static size_t list_own(struct mcall *k, struct sandbox **ret)
 {
     bool more;
-    size_t n = 0, all = sandbox_list(k->m->core, &(struct sandbox_filter){0}, ret, LIST_MAX, &more, NULL);
+    struct caller who = mcall_caller(k);
+    struct sandbox_filter f = {.who = &who};
+    size_t n = 0, all = sandbox_list(k->m->core, &f, ret, LIST_MAX, &more, NULL);
     for (size_t i = 0; all <= LIST_MAX && i < all; i++)
         if (mcall_sees(k, sandbox_tenant(ret[i])))
             ret[n++] = ret[i];
@@ -426,7 +431,7 @@ void tool_set_network(struct mcall *k, struct sandbox *sb)
 {
     struct err e;
     struct network_spec net = {0};
-    if (read_network(k, "mode", &net, &e)) {
+    if (read_network(k, sandbox_tenant(sb), "mode", &net, &e)) {
         mcall_fail(k, &e, ABOUT_NETWORK);
         return;
     }

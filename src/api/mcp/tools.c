@@ -321,8 +321,9 @@ static void make_sandbox(struct mcall *k, const char *name)
 {
     struct err e;
     struct network_spec net;
-    struct sandbox_spec sp = {.name = name, .template = default_template(k)};
-    if (network_parse(k->m->core, NULL, &net, &e)) {
+    struct caller who = mcall_caller(k);
+    struct sandbox_spec sp = {.name = name, .template = default_template(k), .by = &who};
+    if (network_parse(k->m->core, &who, k->post->tenant, NULL, &net, &e)) {
         mcall_fail(k, &e, ABOUT_NETWORK);
         return;
     }

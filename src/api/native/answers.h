@@ -7,6 +7,7 @@ extern const struct shape problem_shape, network_shape;
 extern const struct shape sandbox_shape, sandbox_list_shape, recovered_shape, fork_list_shape,
     url_shape;
 extern const struct shape metrics_shape, logs_shape, console_shape, event_shape, event_list_shape;
+extern const struct shape scope_shape;
 extern const struct shape snapshot_shape, snapshot_list_shape, usage_list_shape, tenant_list_shape;
 extern const struct shape signer_shape, signer_list_shape;
 extern const struct shape network_changed_shape, egress_list_shape, secret_shape, secret_list_shape;

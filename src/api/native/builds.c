@@ -227,7 +227,8 @@ static void on_image_end(struct http_stream *s, void *arg)
         return;
     }
     (void)lseek(st->fd, 0, SEEK_SET); /* a regular file */
-    begin(st, build_import(api_core(st->r.api), st->name, take_fd(&st->fd), &ops, st, &e), &e);
+    struct caller who = api_caller(st->r.api, st->r.s);
+    begin(st, build_import(api_core(st->r.api), who.tenant, st->name, take_fd(&st->fd), &ops, st, &e), &e);
 }
 
 void templates_import(struct http_stream *s, void *a)
@@ -298,14 +299,15 @@ static void on_form_data(struct http_stream *s, void *arg, const char *p, size_t
         form_failed(st, &e);
 }
 
-static int read_network(struct building *st, struct network_spec *ret, struct err *e)
+static int read_network(struct building *st, const struct caller *who, struct network_spec *ret,
+                        struct err *e)
 {
     if (!st->has_network)
         return 0;
     auto_json j = json_parse(st->network.p, st->network.n, e);
     if (!j)
         return err_wrap(e, "network");
-    return native_network(st->r.api, j, ret, e);
+    return native_network(st->r.api, who, who->tenant, j, ret, e);
 }
 
 static void on_form_end(struct http_stream *s, void *arg)
@@ -316,20 +318,21 @@ static void on_form_end(struct http_stream *s, void *arg)
     (void)s;
     if (st->r.over)
         return;
+    struct caller who = api_caller(st->r.api, st->r.s);
     int bad = multipart_end(st->mp, &e);
     if (!bad && (!st->has_recipe || !st->recipe.n))
         bad = err_set(&e, E_INVALID, "recipe: missing; the form needs a part of that name");
     if (!bad && !str_utf8((struct str){st->recipe.p, st->recipe.n}))
         bad = err_set(&e, E_INVALID, "recipe: must be UTF-8 text");
     if (!bad)
-        bad = read_network(st, &net, &e);
+        bad = read_network(st, &who, &net, &e);
     if (bad) {
         form_failed(st, &e);
         return;
     }
     if (st->fd >= 0)
         (void)lseek(st->fd, 0, SEEK_SET); /* a regular file */
-    struct recipe_spec spec = {.name = st->name, .text = {st->recipe.p, st->recipe.n}, .context_fd = take_fd(&st->fd), .force = st->force, .cached_line = st->force ? 0 : INT_MAX, .tenant = gate_tenant(api_core(st->r.api), st->r.s)};
+    struct recipe_spec spec = {.name = st->name, .text = {st->recipe.p, st->recipe.n}, .context_fd = take_fd(&st->fd), .force = st->force, .cached_line = st->force ? 0 : INT_MAX, .tenant = who.tenant, .by = &who};
     if (st->has_network)
         spec.network = &net;
     begin(st, build_recipe(api_core(st->r.api), &spec, &ops, st, &e), &e);

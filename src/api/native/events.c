@@ -35,14 +35,21 @@ static void list(struct api *a, struct http_stream *s, uint64_t since, const cha
     struct jw *w = reply_begin(s);
     jw_obj(w);
     jw_kv_arr(w, "events");
-    event_each(api_core(a), since, sandbox, list_one, w);
+    struct caller who = api_caller(a, s);
+    event_each(api_core(a), &who, since, sandbox, list_one, w);
     jw_end(w);
     jw_end(w);
     reply_send(s, 200);
 }
 
 /* ---- following ---- */
-struct following { struct req r; struct follower f; char sandbox[22]; uint64_t last; bool behind; };
+struct following {
+    struct req r;
+    struct follower f;
+    char sandbox[22];
+    uint64_t last;
+    bool behind;
+};
 
 static void following_fini(void *arg)
 {
@@ -53,7 +60,8 @@ static void following_fini(void *arg)
 static void send_one(void *arg, const struct event *ev)
 {
     struct following *st = arg;
-    if (*st->sandbox && strcmp(st->sandbox, ev->sandbox))
+    struct caller who = api_caller(st->r.api, st->r.s); /* each time: a key that is revoked hears no more */
+    if (!caller_sees(&who, ev->tenant) || (*st->sandbox && strcmp(st->sandbox, ev->sandbox)))
         return;
     if (st->behind || !http_writable(st->r.s)) {
         st->behind = true;
@@ -72,7 +80,8 @@ static void send_one(void *arg, const struct event *ev)
 static void catch_up(struct following *st)
 {
     st->behind = false;
-    event_each(api_core(st->r.api), st->last, *st->sandbox ? st->sandbox : NULL, send_one, st);
+    struct caller who = api_caller(st->r.api, st->r.s);
+    event_each(api_core(st->r.api), &who, st->last, *st->sandbox ? st->sandbox : NULL, send_one, st);
 }
 
 static void on_drain(struct http_stream *s, void *arg)
@@ -99,7 +108,7 @@ static void follow(struct api *a, struct http_stream *s, const uint64_t *since, 
     if (since)
         st->last = *since;
     else
-        event_each(api_core(a), 0, NULL, latest, &st->last);
+        event_each(api_core(a), &caller_daemon, 0, NULL, latest, &st->last);
     catch_up(st);
 }
 
@@ -119,13 +128,15 @@ static const struct field events_rows[] = {
 };
 const struct shape events_query = SHAPE_OF(NULL, struct wanted, events_rows);
 
-static int find_sandbox(struct api *a, const char *who, char out[22], struct err *e)
+static int find_sandbox(struct api *a, struct http_stream *s, const char *who, char out[22],
+                        struct err *e)
 {
     out[0] = 0;
     if (!who)
         return 0;
-    struct sandbox *sb = name_ok(str_of(who)) ? sandbox_find(api_core(a), who, e) : NULL;
-    if (!sb && !id_ok(str_of(who))) /* the events of a forgotten sandbox can still be asked for by id */
+    struct caller by = api_caller(a, s);
+    struct sandbox *sb = name_ok(str_of(who)) ? sandbox_find_for(api_core(a), &by, who, e) : NULL;
+    if (!sb && !(id_ok(str_of(who)) && caller_all(&by))) /* the events of a forgotten sandbox can still be asked for by id */
         return err_set(e, E_NOT_FOUND, "sandbox '%.63s' does not exist", who);
     (void)snprintf(out, 22, "%s", sb ? sb->id : who);
     return 0;
@@ -137,7 +148,7 @@ void events_get(struct http_stream *s, void *a)
     char sandbox[22];
     struct wanted q = {.since = UINT64_MAX};
     struct str last = http_req_header(s, "Last-Event-ID"); /* a browser that reconnects */
-    int bad = native_query(a, s, &events_query, &q, &e) || find_sandbox(a, q.sandbox, sandbox, &e);
+    int bad = native_query(a, s, &events_query, &q, &e) || find_sandbox(a, s, q.sandbox, sandbox, &e);
     query_free(&events_query, &q);
     if (bad) {
         problem_about(s, &e, ABOUT_SANDBOX);
@@ -211,9 +222,9 @@ void logs_get(struct http_stream *s, void *a)
     struct jw *w = reply_begin(s);
     jw_obj(w);
     jw_kv_arr(w, "entries");
-    event_each(api_core(a), 0, sb->id, count_one, &n);
+    event_each(api_core(a), &caller_daemon, 0, sb->id, count_one, &n);
     struct logs l = {w, n > q.limit ? n - q.limit : 0};
-    event_each(api_core(a), 0, sb->id, log_one, &l);
+    event_each(api_core(a), &caller_daemon, 0, sb->id, log_one, &l);
     jw_end(w);
     jw_end(w);
     reply_send(s, 200);

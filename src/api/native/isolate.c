@@ -160,7 +160,8 @@ static void on_eval_body(struct http_stream *s, void *arg, const char *p, size_t
 {
     struct api *a = arg;
     struct err e = {0};
-    struct args g = {.spec.tenant = gate_tenant(api_core(a), s)};
+    struct caller who = api_caller(a, s);
+    struct args g = {.spec.tenant = who.tenant, .spec.by = &who};
     auto_buf input = {0}, rest = {0};
     /* The input is handed on as it was written, so that whatever a program returns can be given to another: the reader, which
      * is strict about depth and numbers for our own sake, sees null in its place. */

@@ -176,7 +176,7 @@ static void on_rollback(struct http_stream *s, void *a, const char *p, size_t n)
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
-    struct snapshot *to = snapshot_find(api_core(a), g.snapshot, &e);
+    struct snapshot *to = api_snapshot(a, s, g.snapshot, &e);
     if (to && json_has(j, "memory") && g.memory && !to->memory) {
         err_set(&e, E_INVALID, "memory: the snapshot has none");
         to = NULL;

@@ -62,7 +62,7 @@ http_handler sandboxes_create, sandboxes_list, sandboxes_get, sandboxes_patch, s
 struct json;
 struct network_spec;
 /* A policy in our form, or in one of a dialect's (struct policy_form). */
-int native_network(struct api *a, struct json *j, struct network_spec *ret, struct err *e);
+int native_network(struct api *a, const struct caller *who, const char *tenant, struct json *j, struct network_spec *ret, struct err *e);
 void put_sandbox(struct jw *w, const struct sandbox *sb);
 /* exec.c, exec_stream.c */
 http_handler exec_post;
@@ -94,7 +94,7 @@ void put_attachments(struct jw *w, const struct sandbox *sb);
 /* snapshots.c */
 http_handler sandboxes_fork, sandboxes_restore, snapshots_take, snapshots_list, snapshots_get, snapshots_delete, usage_get;
 void put_snapshot(struct jw *w, const struct snapshot *s);
-struct snapshot *api_snapshot(struct api *a, struct http_stream *s); /* the one in the path; NULL: the answer is out */
+struct snapshot *path_snapshot(struct api *a, struct http_stream *s); /* the one in the path; NULL: the answer is out */
 /* tenants.c */
 http_handler tenants_get;
 /* packs.c */

@@ -22,7 +22,8 @@ static const struct policy_form *policy_form(struct api *a, struct json *j)
     return NULL;
 }
 
-int native_network(struct api *a, struct json *j, struct network_spec *ret, struct err *e)
+int native_network(struct api *a, const struct caller *who, const char *tenant, struct json *j,
+                   struct network_spec *ret, struct err *e)
 {
     auto_buf text = {0};
     auto_json ours = NULL;
@@ -32,7 +33,9 @@ int native_network(struct api *a, struct json *j, struct network_spec *ret, stru
             return -1;
     } else if (json_kind(j) != JSON_OBJ)
         return json_fail(j, e, "not an object");
-    return fields_known(j, &network_shape, e) ? -1 : network_parse(api_core(a), j, ret, e);
+    return fields_known(j, &network_shape, e)
+               ? -1
+               : network_parse(api_core(a), who, tenant, j, ret, e);
 }
 
 void network_get(struct http_stream *s, void *a)
@@ -78,7 +81,8 @@ static void on_network_body(struct http_stream *s, void *arg, const char *p, siz
     if (!sb)
         return;
     auto_json j = n ? json_parse(p, n, &e) : json_parse("{}", 2, &e);
-    if (!j || native_network(a, j, &spec, &e)) {
+    struct caller who = api_caller(a, s);
+    if (!j || native_network(a, &who, sandbox_tenant(sb), j, &spec, &e)) {
         problem_about(s, &e, ABOUT_NETWORK);
         return;
     }
@@ -136,8 +140,10 @@ void egress_get(struct http_stream *s, void *arg)
     struct egress_args q = {0};
     struct str id = http_param(s, "id");
     char own[22];
-    struct sandbox *sb = name_ok(id) ? sandbox_find(api_core(a), id.p, &e) : NULL;
-    if (!sb && !id_ok(id)) { /* the log of one that is forgotten can still be asked for by id */
+    struct caller who = api_caller(a, s);
+    struct sandbox *sb = name_ok(id) ? sandbox_find_for(api_core(a), &who, id.p, &e) : NULL;
+    if (!sb && !(id_ok(id) && caller_all(&who))) { /* the log of one that is forgotten can still be asked for by id; whose it was
+                                                      is forgotten with it */
         err_set(&e, E_NOT_FOUND, "sandbox '%.*s' does not exist", (int)(id.n > 63 ? 63 : id.n), id.p ? id.p : "");
         problem_about(s, &e, ABOUT_SANDBOX);
         return;
@@ -195,7 +201,9 @@ void url_get(struct http_stream *s, void *arg)
 static void put_secret(struct jw *w, const struct secret *k)
 {
     jw_obj(w);
-    jw_kv_str(w, "name", k->name);
+    jw_kv_str(w, "name", k->label);
+    jw_kv_str(w, "id", k->id);
+    jw_kv_str(w, "tenant", *k->tenant ? k->tenant : NULL);
     put_time(w, "created_at", k->created_ns);
     put_time(w, "updated_at", k->updated_ns);
     jw_kv_u64(w, "calls_max", k->calls_max);
@@ -205,7 +213,10 @@ static void put_secret(struct jw *w, const struct secret *k)
     jw_end(w);
 }
 
-struct naming { struct req r; char name[64]; };
+struct naming {
+    struct req r;
+    char name[FULL_NAME];
+};
 
 static void on_secret_stored(void *arg, const struct err *e)
 {
@@ -240,14 +251,24 @@ static void on_secret_body(struct http_stream *s, void *arg, const char *p, size
     struct api *a = arg;
     struct err e;
     struct str name = http_param(s, "name");
-    struct secret_spec sp = {.name = name.p};
+    struct caller who = api_caller(a, s);
+    struct secret_spec sp = {.name = name.p, .tenant = who.tenant};
     auto_json j = native_body(a, p, n, &secret_body, &sp, &e);
+    struct err none = {0};
+    const struct secret *have = j ? api_secret(a, s, name.p, &none) : NULL;
+    if (j && !have && none.code != E_NOT_FOUND) { /* somebody's that this key may not change, or more than one */
+        e = none;
+        problem_about(s, &e, ABOUT_SECRET);
+        return;
+    }
     if (!j) {
         problem_about(s, &e, ABOUT_SECRET);
         return;
     }
+    if (have)
+        sp.name = have->label, sp.tenant = have->tenant;
     struct naming *g = req_new(a, s, sizeof *g, NULL);
-    (void)snprintf(g->name, sizeof g->name, "%.*s", (int)(name.n > 63 ? 63 : name.n), name.p ? name.p : "");
+    (void)full_name(sp.tenant, name.n > 63 ? "" : sp.name, g->name);
     req_hold(&g->r);
     req_settle(&g->r, secret_put(api_core(a), &sp, on_secret_stored, g, &e), &e, ABOUT_SECRET);
 }
@@ -259,7 +280,8 @@ static void on_refreshed(void *arg)
     if (!req_back(r))
         return;
     auto_free struct secret **k = xcalloc(SECRETS_MAX, sizeof(struct secret *));
-    size_t n = secret_list(api_core(r->api), k, SECRETS_MAX);
+    struct caller who = api_caller(r->api, r->s);
+    size_t n = secret_list(api_core(r->api), &who, k, SECRETS_MAX);
     struct jw *w = reply_begin(r->s);
     jw_obj(w);
     jw_kv_arr(w, "secrets");
@@ -281,8 +303,11 @@ void secrets_delete(struct http_stream *s, void *a)
 {
     struct err e;
     struct str name = http_param(s, "name");
-    if (secret_delete(api_core(a), name.p ? name.p : "", &e))
+    struct secret *k = api_secret(a, s, name.p ? name.p : "", &e);
+    if (!k) {
         problem_about(s, &e, ABOUT_SECRET);
-    else
-        reply_none(s);
+        return;
+    }
+    secret_delete(api_core(a), k);
+    reply_none(s);
 }

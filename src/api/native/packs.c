@@ -64,7 +64,7 @@ void packs_export(struct http_stream *s, void *a)
 {
     static const struct pack_export_ops ops = {.opened = out_opened, .data = out_data, .done = out_done};
     struct err e;
-    struct snapshot *sn = api_snapshot(a, s);
+    struct snapshot *sn = path_snapshot(a, s);
     if (!sn)
         return;
     struct sending_pack *st = req_new(a, s, sizeof *st, out_fini);
@@ -143,8 +143,9 @@ void packs_import(struct http_stream *s, void *a)
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
+    struct caller who = api_caller(a, s);
     struct taking_pack *st = req_new(a, s, sizeof *st, in_fini);
-    st->im = pack_import_start(api_core(a), q.name, gate_tenant(api_core(a), s), &ops, st, &e);
+    st->im = pack_import_start(api_core(a), q.name, who.tenant, &ops, st, &e);
     query_free(&import_query, &q);
     if (!st->im) {
         req_fail(&st->r, &e, ABOUT_SNAPSHOT);

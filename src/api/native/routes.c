@@ -31,7 +31,7 @@ const struct shape raw_body = {.media = "application/octet-stream"};
         .name = (name_), .type = F_STR, .flags = F_REQUIRED, .max = 255, .help = (help_) \
     }
 static const struct field capture_rows[] = {
-    CAPTURE("id", "Id or name of a sandbox; below `/v1/keys` the id of a key."),
+    CAPTURE("id", "Id or name of a sandbox; below `/v1/keys` of a key."),
     CAPTURE("pid", "A process id, or `tag:NAME`."),
     CAPTURE("cid", "Id of a code context."),
     CAPTURE("name", "The name; for templates also the id."),
@@ -70,7 +70,7 @@ const struct api_route native_routes[] = {
      .answer = {OBJECT(201, fork_list_shape)}, .more = "A VM with its memory and processes, a container with its files. Returns a sandbox or an error for each copy.", .ex_body = "{\"count\":1}"},
     {"POST", SB "/rollback", sandboxes_rollback, 0, "Sandboxes", "rollbackSandbox", "Roll a sandbox back to one of its snapshots", NULL, &rollback_body,
      .answer = {OBJECT(200, sandbox_shape)}, .more = "It keeps id, name, network and deadlines.", .ex_body = "{\"snapshot\":\"ready\"}"},
-    {"GET", SB "/url", url_get, 0, "Sandboxes", "getUrl", "Get the URL of a port in the sandbox", &url_query, NULL, .answer = {OBJECT(200, url_shape)}, .ex_query = "port=8000"},
+    {"GET", SB "/url", url_get, ROUTE_CHANGES, "Sandboxes", "getUrl", "Get the URL of a port in the sandbox", &url_query, NULL, .answer = {OBJECT(200, url_shape)}, .ex_query = "port=8000"},
     {"GET", SB "/metrics", metrics_get, ROUTE_WAKE, "Sandboxes", "sandboxMetrics", "Get what a sandbox uses now", NULL, NULL, .answer = {OBJECT(200, metrics_shape)}},
     {"GET", SB "/logs", logs_get, 0, "Sandboxes", "sandboxLogs", "List the lifecycle events of a sandbox", &logs_query, NULL, .answer = {OBJECT(200, logs_shape)}, .ex_query = "limit=20"},
     {"GET", SB "/console", console_get, 0, "Sandboxes", "sandboxConsole", "Get the last console output of a VM", NULL, NULL, .answer = {OBJECT(200, console_shape)},
@@ -94,7 +94,7 @@ const struct api_route native_routes[] = {
      .ex_body = "{\"signal\":\"SIGTERM\"}"},
     {"POST", SB "/processes/{pid}/resize", processes_resize, ROUTE_WAKE, "Commands", "resizeProcess", "Resize its terminal", NULL, &resize_body, .answer = {DONE},
      .ex_body = "{\"cols\":120,\"rows\":40}"},
-    {"GET", SB "/pty", pty_open, ROUTE_WAKE, "Commands", "openTerminal", "Open a terminal over WebSocket", &pty_query, NULL, .answer = {{101, ANSWER_SOCKET, NULL}},
+    {"GET", SB "/pty", pty_open, ROUTE_WAKE | ROUTE_CHANGES, "Commands", "openTerminal", "Open a terminal over WebSocket", &pty_query, NULL, .answer = {{101, ANSWER_SOCKET, NULL}},
      .more = "Binary messages are terminal bytes, both ways. Text messages are JSON: the client sends `{\"resize\":{\"cols\":80,\"rows\":24}}`, the server "
      "`{\"started\":{\"pid\":77}}` and `{\"exit\":EXIT}`, then closes with 1000.", .ex_query = "cols=80&rows=24"},
 
@@ -151,14 +151,14 @@ const struct api_route native_routes[] = {
     {"POST", "/v1/snapshots/import", packs_import, 0, "Snapshots", "importSnapshot", "Import a snapshot from such a file", &import_query, &raw_body, .answer = {OBJECT(201, snapshot_shape)},
      .more = "Its signer must be trusted.", .ex_query = "name=copy"},
     {"GET", "/v1/usage", usage_get, 0, "Snapshots", "getUsage", "Get the disk space used by snapshots and paused sandboxes", NULL, NULL, .answer = {OBJECT(200, usage_list_shape)}},
-    {"GET", "/v1/signers", signers_list, 0, "Snapshots", "listSigners", "Get the key that this host signs with and the keys it trusts", NULL, NULL, .answer = {OBJECT(200, signer_list_shape)}},
-    {"PUT", "/v1/signers/{name}", signers_put, ROUTE_SOCKET, "Snapshots", "trustSigner", "Trust a signer", NULL, &signer_body, .answer = {OBJECT(200, signer_shape)},
+    {"GET", "/v1/signers", signers_list, ROUTE_HOST, "Snapshots", "listSigners", "Get the key that this host signs with and the keys it trusts", NULL, NULL, .answer = {OBJECT(200, signer_list_shape)}},
+    {"PUT", "/v1/signers/{name}", signers_put, ROUTE_SOCKET | ROUTE_ADMIN, "Snapshots", "trustSigner", "Trust a signer", NULL, &signer_body, .answer = {OBJECT(200, signer_shape)},
      .ex_body = "{\"key\":\"d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a\"}"},
-    {"DELETE", "/v1/signers/{name}", signers_delete, ROUTE_SOCKET, "Snapshots", "distrustSigner", "Stop trusting a signer", NULL, NULL, .answer = {DONE}, .more = "Snapshots already imported are kept."},
+    {"DELETE", "/v1/signers/{name}", signers_delete, ROUTE_SOCKET | ROUTE_ADMIN, "Snapshots", "distrustSigner", "Stop trusting a signer", NULL, NULL, .answer = {DONE}, .more = "Snapshots already imported are kept."},
 
     /* ---- templates ---- */
     {"GET", "/v1/templates", templates_list, 0, "Templates", "listTemplates", "List templates", NULL, NULL, .answer = {OBJECT(200, template_list_shape)}},
-    {"POST", "/v1/templates", templates_builtin, 0, "Templates", "buildBuiltin", "Build a template from a built-in recipe", NULL, &builtin_body, .answer = {LINES(build_event_shape)},
+    {"POST", "/v1/templates", templates_builtin, ROUTE_ADMIN, "Templates", "buildBuiltin", "Build a template from a built-in recipe", NULL, &builtin_body, .answer = {LINES(build_event_shape)},
      .more = "The last line is `done` or `error`.", .ex_body = "{\"builtin\":\"base\"}"},
     {"GET", "/v1/templates/{name}", templates_get, 0, "Templates", "getTemplate", "Get a template", NULL, NULL, .answer = {OBJECT(200, template_shape)}},
     {"DELETE", "/v1/templates/{name}", templates_delete, 0, "Templates", "removeTemplate", "Remove a template", NULL, NULL, .answer = {DONE}, .more = "`conflict` while a sandbox or template is based on it."},
@@ -199,16 +199,16 @@ const struct api_route native_routes[] = {
      .ex_body = "{\"language\":\"python\",\"code\":\"input['a'] + 2\",\"input\":{\"a\":40}}"},
 
     /* ---- keys ---- */
-    {"POST", "/v1/keys", keys_create, 0, "Keys", "createKey", "Create an API key", NULL, &key_body, .answer = {OBJECT(201, key_created_shape)}, .more = "The key is shown only here.", .ex_body = "{\"name\":\"ci\"}"},
+    {"POST", "/v1/keys", keys_create, 0, "Keys", "createKey", "Create an API key", NULL, &key_body, .answer = {OBJECT(201, key_created_shape)}, .more = "The key is shown only here. Needs role admin, or a key whose scope has `keys`: that makes keys of its own tenant, with no more rights. See rights.md.", .ex_body = "{\"name\":\"ci\",\"tenant\":\"acme\",\"role\":\"member\",\"expires_s\":86400}"},
     {"GET", "/v1/keys", keys_list, 0, "Keys", "listKeys", "List API keys", NULL, NULL, .answer = {OBJECT(200, key_list_shape)}},
     {"DELETE", "/v1/keys/{id}", keys_delete, 0, "Keys", "revokeKey", "Revoke an API key", NULL, NULL, .answer = {DONE}},
 
     /* ---- the daemon ---- */
     {"GET", "/healthz", health_get, ROUTE_OPEN, "Daemon", "health", "Check that the daemon answers", NULL, NULL, .answer = {OBJECT(200, health_shape)}},
-    {"GET", "/metrics", prometheus_get, 0, "Daemon", "prometheus", "Get metrics in the Prometheus text format", NULL, NULL, .answer = {{200, ANSWER_TEXT, NULL}}},
-    {"GET", "/v1/doctor", doctor_get, 0, "Daemon", "doctor", "Check what this host supports", NULL, NULL, .answer = {OBJECT(200, doctor_shape)}},
-    {"GET", "/v1/tenants", tenants_get, ROUTE_SOCKET, "Daemon", "getTenants", "Get the limits of the host and of each tenant", NULL, NULL, .answer = {OBJECT(200, tenant_list_shape)}},
-    {"POST", "/v1/shutdown", shutdown_post, ROUTE_SOCKET, "Daemon", "shutdown", "Stop the daemon", NULL, &shutdown_body, .answer = {OBJECT(202, nothing_shape)}, .ex_body = "{\"keep\":true}"},
+    {"GET", "/metrics", prometheus_get, ROUTE_SCRAPE, "Daemon", "prometheus", "Get metrics in the Prometheus text format", NULL, NULL, .answer = {{200, ANSWER_TEXT, NULL}}},
+    {"GET", "/v1/doctor", doctor_get, ROUTE_HOST, "Daemon", "doctor", "Check what this host supports", NULL, NULL, .answer = {OBJECT(200, doctor_shape)}},
+    {"GET", "/v1/tenants", tenants_get, ROUTE_SOCKET | ROUTE_HOST, "Daemon", "getTenants", "Get the limits of the host and of each tenant", NULL, NULL, .answer = {OBJECT(200, tenant_list_shape)}},
+    {"POST", "/v1/shutdown", shutdown_post, ROUTE_SOCKET | ROUTE_ADMIN, "Daemon", "shutdown", "Stop the daemon", NULL, &shutdown_body, .answer = {OBJECT(202, nothing_shape)}, .ex_body = "{\"keep\":true}"},
     {"GET", "/v1/openapi.json", openapi_get, 0, "Daemon", "openapi", "Get this document", NULL, NULL, .answer = {OBJECT(200, openapi_shape)}},
 };
 /* clang-format on */

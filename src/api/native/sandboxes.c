@@ -175,15 +175,15 @@ static const struct field create_rows[] = {
     FIELD(
         "tenant", F_STR, struct create, tenant, .max = 64,
         .help =
-            "Whose it is. Default: the key's. Another one only over the daemon's socket without a key."),
+            "Whose it is. Default: the key's tenant. An admin may name another."),
 };
 const struct shape create_body = SHAPE_OF("SandboxCreate", struct create, create_rows);
 
 static int check_network(struct api *a, struct create *g, struct err *e)
 {
     g->sp.network = &g->net;
-    return g->network ? native_network(a, g->network, &g->net, e)
-                      : network_parse(api_core(a), NULL, &g->net, e);
+    return g->network ? native_network(a, g->sp.by, g->sp.tenant, g->network, &g->net, e)
+                      : network_parse(api_core(a), g->sp.by, g->sp.tenant, NULL, &g->net, e);
 }
 
 /* Who may reach ports inside: everybody who can reach us, or those with a token that `url` tells. */
@@ -205,18 +205,20 @@ static int check_isolation(struct create *g, struct err *e)
     return 0;
 }
 
-/* A key makes sandboxes for its own tenant; the operator, who needs none, for any. */
+/* A key makes sandboxes for its own tenant; an admin for any. */
 static int check_tenant(struct create *g, struct err *e)
 {
-    if (g->tenant && *g->sp.tenant && strcmp(g->tenant, g->sp.tenant) != 0)
-        return err_set(e, E_DENIED, "tenant: this key creates sandboxes for '%s'; only the operator, on the unix socket and without a key, may name another",
+    if (g->tenant && !caller_changes(g->sp.by, g->tenant))
+        return err_why(e, REASON_ROLE, E_FORBIDDEN,
+                       "tenant: this key creates sandboxes for '%.64s'; another needs role admin",
                        g->sp.tenant);
     if (g->tenant)
         g->sp.tenant = g->tenant;
     return 0;
 }
 
-static int check_snapshot(struct api *a, struct json *j, struct create *g, struct err *e)
+static int check_snapshot(struct api *a, struct http_stream *s, struct json *j, struct create *g,
+                          struct err *e)
 {
     bool given = json_has(j, "memory");
     if (!g->snapshot)
@@ -224,7 +226,7 @@ static int check_snapshot(struct api *a, struct json *j, struct create *g, struc
                      : 0;
     if (json_has(j, "template"))
         return err_set(e, E_INVALID, "template: cannot be combined with snapshot, which has its own");
-    g->sp.from = snapshot_find(api_core(a), g->snapshot, e);
+    g->sp.from = api_snapshot(a, s, g->snapshot, e);
     if (!g->sp.from)
         return -1;
     if (g->memory && given && !g->sp.from->memory)
@@ -254,10 +256,12 @@ static void on_create_body(struct http_stream *s, void *arg, const char *p, size
 {
     struct api *a = arg;
     struct err e;
-    struct create g = {.sp.tenant = gate_tenant(api_core(a), s), .memory = true};
+    struct caller who = api_caller(a, s);
+    struct create g = {.sp.tenant = who.tenant, .sp.by = &who, .memory = true};
     auto_json j = native_body(a, p, n, &create_body, &g, &e);
     g.sp.volumes = g.volumes;
-    if (!j || check_isolation(&g, &e) || check_network(a, &g, &e) || check_tenant(&g, &e) || check_snapshot(a, j, &g, &e)) {
+    if (!j || check_isolation(&g, &e) || check_tenant(&g, &e) || check_network(a, &g, &e) ||
+        check_snapshot(a, s, j, &g, &e)) {
         problem_about(s, &e, e.code == E_NOT_FOUND ? ABOUT_SNAPSHOT : ABOUT_REQUEST);
     } else {
         struct req *r = req_new(a, s, sizeof *r, NULL);
@@ -318,6 +322,8 @@ void sandboxes_list(struct http_stream *s, void *arg)
     int bad = native_query(a, s, &list_query, &q, &e) || read_states(q.states, &q.f.states, &e);
     size_t n = 0, limit = q.f.limit;
     if (!bad) {
+        struct caller who = api_caller(a, s);
+        q.f.who = &who;
         n = sandbox_list(api_core(a), &q.f, hit, limit, &more, &e);
         bad = n > limit; /* refused: SIZE_MAX */
     }

@@ -116,10 +116,12 @@ void snapshots_list(struct http_stream *s, void *a)
     uint64_t bytes = 0;
     bool more = false;
     auto_free struct snapshot **hit = xcalloc(LIST_MAX, sizeof(struct snapshot *));
+    struct caller who = api_caller(a, s);
     int bad = native_query(a, s, &snapshots_query, &q, &e);
     f = q;
+    f.who = &who;
     if (!bad && f.sandbox) { /* a name stands for the sandbox that has it now */
-        struct sandbox *sb = sandbox_find(api_core(a), f.sandbox, NULL);
+        struct sandbox *sb = sandbox_find_for(api_core(a), &who, f.sandbox, NULL);
         f.sandbox = sb ? sb->id : f.sandbox;
     }
     size_t n = bad ? 0 : snapshot_list(api_core(a), &f, hit, &more, &e);
@@ -145,13 +147,13 @@ void snapshots_list(struct http_stream *s, void *a)
     reply_send(s, 200);
 }
 
-struct snapshot *api_snapshot(struct api *a, struct http_stream *s)
+struct snapshot *path_snapshot(struct api *a, struct http_stream *s)
 {
     struct err e;
     struct str id = http_param(s, "snapshot");
     struct snapshot *sn = NULL;
     if (name_ok(id))
-        sn = snapshot_find(api_core(a), id.p, &e);
+        sn = api_snapshot(a, s, id.p, &e);
     else
         err_set(&e, E_NOT_FOUND, "no snapshot has this name or id");
     if (!sn)
@@ -161,7 +163,7 @@ struct snapshot *api_snapshot(struct api *a, struct http_stream *s)
 
 void snapshots_get(struct http_stream *s, void *a)
 {
-    struct snapshot *sn = api_snapshot(a, s);
+    struct snapshot *sn = path_snapshot(a, s);
     if (!sn)
         return;
     struct jw *w = reply_begin(s);
@@ -170,9 +172,16 @@ void snapshots_get(struct http_stream *s, void *a)
 }
 
 /* ---- what is held ---- */
+struct used {
+    struct jw *w;
+    struct caller who;
+};
 static void put_usage(void *arg, const struct usage *u)
 {
-    struct jw *w = arg;
+    const struct used *to = arg;
+    struct jw *w = to->w;
+    if (!caller_sees(&to->who, u->tenant))
+        return;
     jw_obj(w);
     jw_kv_str(w, "tenant", *u->tenant ? u->tenant : NULL);
     jw_kv_u64(w, "snapshots", u->snapshots);
@@ -193,7 +202,8 @@ void usage_get(struct http_stream *s, void *a)
     struct jw *w = reply_begin(s);
     jw_obj(w);
     jw_kv_arr(w, "tenants");
-    usage_each(api_core(a), put_usage, w);
+    struct used to = {w, api_caller(a, s)};
+    usage_each(api_core(a), put_usage, &to);
     jw_end(w);
     jw_end(w);
     reply_send(s, 200);
@@ -208,7 +218,7 @@ static void on_over(void *arg, const struct err *e)
 void snapshots_delete(struct http_stream *s, void *a)
 {
     struct err e;
-    struct snapshot *sn = api_snapshot(a, s);
+    struct snapshot *sn = path_snapshot(a, s);
     if (!sn)
         return;
     struct req *r = req_new(a, s, sizeof *r, NULL);
@@ -240,7 +250,7 @@ static void on_restore_body(struct http_stream *s, void *a, const char *p, size_
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
-    struct snapshot *sn = snapshot_find(api_core(a), g.snapshot, &e);
+    struct snapshot *sn = api_snapshot(a, s, g.snapshot, &e);
     if (!sn) {
         problem_about(s, &e, ABOUT_SNAPSHOT);
         return;
@@ -319,6 +329,8 @@ static void on_fork_body(struct http_stream *s, void *a, const char *p, size_t n
     struct fork_spec how = g.how;
     how.files_only = !g.memory;
     how.memory_wanted = json_has(j, "memory") && g.memory;
+    struct caller who = api_caller(a, s);
+    how.by = &who;
     struct req *r = req_new(a, s, sizeof *r, NULL);
     req_watch(r);
     req_hold(r);

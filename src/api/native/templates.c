@@ -11,6 +11,7 @@ void put_template(struct jw *w, const struct template *t)
     jw_obj(w);
     jw_kv_str(w, "id", t->id);
     jw_kv_str(w, "name", t->name);
+    jw_kv_str(w, "tenant", *t->tenant ? t->tenant : NULL);
     put_time(w, "created_at", t->created_ns);
     jw_kv_str(w, "source", t->source);
     jw_kv_str(w, "parent", t->parent);
@@ -33,7 +34,8 @@ void put_template(struct jw *w, const struct template *t)
 void templates_list(struct http_stream *s, void *a)
 {
     auto_free struct template **t = xcalloc(LIST_MAX, sizeof(struct template *));
-    size_t n = template_list(api_core(a), t, LIST_MAX);
+    struct caller who = api_caller(a, s);
+    size_t n = template_list(api_core(a), &who, t, LIST_MAX);
     struct jw *w = reply_begin(s);
     jw_obj(w);
     jw_kv_arr(w, "templates");
@@ -50,7 +52,7 @@ static struct template *find(struct api *a, struct http_stream *s)
     struct str name = http_param(s, "name");
     struct template *t = NULL;
     if (name_ok(name))
-        t = template_find(api_core(a), name.p, &e);
+        t = api_template(a, s, name.p, &e);
     else
         err_set(&e, E_NOT_FOUND, "no template has this name or id");
     if (!t)

@@ -47,6 +47,7 @@ static void put_volume(struct jw *w, const struct volume *v, const uint64_t *dis
     jw_obj(w);
     jw_kv_str(w, "id", v->id);
     jw_kv_str(w, "name", v->name);
+    jw_kv_str(w, "tenant", *v->tenant ? v->tenant : NULL);
     jw_kv_u64(w, "size_mib", v->size_mib);
     if (v->inodes)
         jw_kv_u64(w, "inodes", v->inodes);
@@ -101,6 +102,8 @@ static void on_create_body(struct http_stream *s, void *arg, const char *p, size
         problem_about(s, &e, ABOUT_REQUEST);
         return;
     }
+    struct caller who = api_caller(a, s);
+    spec.tenant = who.tenant;
     struct req *r = req_new(a, s, sizeof *r, NULL);
     req_hold(r);
     req_settle(r, volume_create(api_core(a), &spec, on_created, r, &e), &e, ABOUT_VOLUME);
@@ -111,7 +114,8 @@ void volumes_list(struct http_stream *s, void *a)
 {
     size_t max = volume_count(api_core(a));
     auto_free struct volume **v = xcalloc(max + 1, sizeof(struct volume *));
-    size_t n = volume_list(api_core(a), v, max);
+    struct caller who = api_caller(a, s);
+    size_t n = volume_list(api_core(a), &who, v, max);
     struct jw *w = reply_begin(s);
     jw_obj(w);
     jw_kv_arr(w, "volumes");

@@ -64,7 +64,7 @@ static bool opens_some_sandbox(struct core *c, struct str token)
 static bool opens_some_volume(struct core *c, struct str token)
 {
     struct volume *all[PAGE];
-    size_t n = volume_list(c, all, PAGE);
+    size_t n = volume_list(c, &caller_daemon, all, PAGE);
     for (size_t i = 0; i < n && i < PAGE; i++)
         if (same(token, all[i]->token))
             return true;

@@ -93,6 +93,11 @@ static void refuse(struct api *a, struct http_stream *s, const struct dialect *o
                    const struct sandbox *sb, const struct may *may)
 {
     struct err e;
+    if (may->forbidden) {
+        err_why(&e, REASON_ROLE, E_FORBIDDEN, "%s", may->say);
+        of->fail(s, &e, ABOUT_REQUEST);
+        return;
+    }
     if (may->status == 403) {
         preview_no_token(a, s, sb->id);
         return;
@@ -147,6 +152,12 @@ void preview_deliver(struct api *a, struct http_stream *s, const struct preview_
         return;
     }
     struct may may = d->may(a, s, sb);
+    if (may.status == 404) { /* as if there were none */
+        if (d->port)
+            cors_open(s);
+        absent(s, NULL, t->id);
+        return;
+    }
     if (may.status) {
         refuse(a, s, to.of, sb, &may);
         return;

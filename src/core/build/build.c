@@ -164,7 +164,7 @@ void builds_cancel(struct core *c, enum err_code code, const char *why)
         build_fail(container_of(c->builds->all.next, struct build, link), &e);
 }
 
-struct build *build_new(struct core *c, const char *name, const char *source,
+struct build *build_new(struct core *c, const char *tenant, const char *name, const char *source,
                         const struct build_ops *ops, void *arg, struct err *e)
 {
     struct build *it;
@@ -177,7 +177,8 @@ struct build *build_new(struct core *c, const char *name, const char *source,
         return NULL;
     }
     list_each(it, &c->builds->all, link)
-        if (!strcmp(it->t->name, name) && strcmp(source, "pack")) {
+        if (!strcmp(it->t->name, name) && !strcmp(it->t->tenant, tenant ? tenant : "") &&
+            strcmp(source, "pack")) {
             err_set(e, E_CONFLICT, "template '%s' is being built already", name);
             return NULL;
         }
@@ -185,6 +186,7 @@ struct build *build_new(struct core *c, const char *name, const char *source,
     b->core = c, b->ops = *ops, b->arg = arg;
     b->t = xcalloc(1, sizeof *b->t);
     id_make('t', b->t->id);
+    b->t->tenant = xstrdup(tenant ? tenant : "");
     b->t->name = xstrdup(name), b->t->source = xstrdup(source);
     list_add_tail(&c->builds->all, &b->link);
     return b;
@@ -372,11 +374,11 @@ void template_tool_exit(struct core *c, const struct sp_exit *ex)
 }
 
 /* ---- what is an archive already ---- */
-struct build *build_import(struct core *c, const char *name, int image_fd,
+struct build *build_import(struct core *c, const char *tenant, const char *name, int image_fd,
                            const struct build_ops *ops, void *arg, struct err *e)
 {
     auto_fd fd = image_fd;
-    struct build *b = build_new(c, name, "import", ops, arg, e);
+    struct build *b = build_new(c, tenant, name, "import", ops, arg, e);
     if (!b)
         return NULL;
     build_stage(b, 5, 80);
@@ -391,7 +393,7 @@ struct build *build_tree(struct core *c, const struct manifest *m, int tar_fd,
                          const struct build_ops *ops, void *arg, struct err *e)
 {
     auto_fd fd = tar_fd;
-    struct build *b = build_new(c, m->name, "pack", ops, arg, e);
+    struct build *b = build_new(c, NULL, m->name, "pack", ops, arg, e);
     if (!b)
         return NULL;
     struct template *t = b->t;

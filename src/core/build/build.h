@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "core/catalog/template.h"
+#include "core/host/rights.h"
 
 struct core;
 struct sp_exit;
@@ -24,14 +25,15 @@ struct recipe_spec {
     int context_fd; /* a tar file, taken by build_recipe; -1: none */
     const struct network_spec
         *network;       /* what its steps may reach (core/network/network.h); NULL: nothing */
-    const char *tenant; /* whose (core/host/tenant.h); NULL: the operator's */
+    const char *tenant; /* whose (core/host/tenant.h); NULL: the operator's, for all */
+    const struct caller *by; /* who asks, during the call (core/host/rights.h); NULL: the tenant itself */
     bool force;         /* build it although the same is there */
     int cached_line; /* steps up to this line need not run if they are kept from before (core/build/step_cache.h); 0: all run */
 };
 struct build *build_recipe(struct core *c, const struct recipe_spec *s, const struct build_ops *ops,
                            void *arg, struct err *e);
 /* image_fd: an OCI layout or docker-archive tar, seekable (taken). */
-struct build *build_import(struct core *c, const char *name, int image_fd,
+struct build *build_import(struct core *c, const char *tenant, const char *name, int image_fd,
                            const struct build_ops *ops, void *arg, struct err *e);
 void build_cancel(
     struct build *b); /* the client left: stop it, leave nothing; no callback after this */

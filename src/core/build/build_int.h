@@ -28,7 +28,7 @@ struct build {
     char builtin[64];
 };
 
-struct build *build_new(struct core *c, const char *name, const char *source,
+struct build *build_new(struct core *c, const char *tenant /* NULL: for all */, const char *name, const char *source,
                         const struct build_ops *ops, void *arg, struct err *e);
 struct build *build_find(struct core *c, const char *id); /* its template's; NULL if it is over */
 struct build *build_take(void *ref);                      /* likewise; frees the reference */

@@ -102,7 +102,7 @@ static void bootstrap(struct build *b)
 static void already_there(void *arg)
 {
     struct build *b = arg;
-    build_succeed(b, template_find(b->core, b->t->name, NULL));
+    build_succeed(b, template_find(b->core, b->t->name, NULL)); /* a built-in one is for all */
 }
 
 void build_tool_ended(struct build *b, const struct sp_exit *ex)
@@ -172,7 +172,7 @@ struct build *build_builtin(struct core *c, const char *name, const char *builti
                 builtin);
         return NULL;
     }
-    struct build *b = build_new(c, name, "bootstrap", ops, arg, e);
+    struct build *b = build_new(c, NULL, name, "bootstrap", ops, arg, e);
     if (!b)
         return NULL;
     (void)snprintf(b->builtin, sizeof b->builtin, "%s", builtin);

@@ -27,7 +27,8 @@ static void finished(struct build *b)
     *b->verify_id = 0;
     for (size_t i = 0; !t->packed && (en = map_next(templates(b->core), &i));) {
         struct template *old = en->value;
-        if (old != t && !strcmp(old->name, t->name) && !old->retired) {
+        if (old != t && !strcmp(old->name, t->name) &&
+            !strcmp(old->tenant, t->tenant) && !old->retired) {
             old->retired = true;
             struct err e;
             if (!old->users && template_remove(b->core, old, NULL, NULL, &e))
@@ -37,8 +38,8 @@ static void finished(struct build *b)
     t->building = false;
     build_stage(b, 100, 100);
     if (!t->packed)
-        event_emit(b->core, "template.built", NULL, NULL);
-    if (!strcmp(t->name, "base") && !t->packed)
+        event_emit(b->core, "template.built", t->tenant, NULL, NULL);
+    if (!strcmp(t->name, "base") && !*t->tenant && !t->packed)
         pool_want_template(b->core, t);
     build_succeed(b, t);
 }
@@ -225,7 +226,8 @@ void build_packed(struct build *b)
     char kernels[KERNELS_TEXT];
     kernels_format(t->kernels, kernels);
     manifest_set(&m->kernels, kernels);
-    manifest_set(&m->content_key, t->content_key), manifest_set(&m->packages, NULL);
+    manifest_set(&m->content_key, t->content_key), manifest_set(&m->tenant, t->tenant);
+    manifest_set(&m->packages, NULL);
     char **env = kv_to_env(&t->env);
     for (char **v = env; *v; v++)
         manifest_add_env(m, *v);

@@ -103,7 +103,7 @@ static void created(void *arg, struct sandbox *sb, const struct err *e)
 static void already_there(void *arg)
 {
     struct build *b = arg;
-    struct template *t = template_find(b->core, b->t->name, NULL);
+    struct template *t = template_named(b->core, b->t->tenant, b->t->name);
     b->done = true;
     b->ops.done(b->arg, t, NULL);
     build_cancel(b);
@@ -147,7 +147,7 @@ static void start(struct recipe_run *r)
 static void planned(struct build *b, struct plan *p)
 {
     struct recipe_run *r = b->recipe;
-    const struct template *same = template_find(b->core, b->t->name, NULL);
+    const struct template *same = template_named(b->core, b->t->tenant, b->t->name);
     r->plan = p;
     b->t->content_key = xstrdup(p->content_key);
     if (!r->force && same && same->content_key && !strcmp(same->content_key, p->content_key)) {
@@ -165,14 +165,21 @@ struct build *build_recipe(struct core *c, const struct recipe_spec *s, const st
     unsigned kernels = 0;
     if (recipe_parse(s->text.p, s->text.n, &rec, e))
         return NULL;
-    const struct template *parent = template_find(c, rec.debian ? "base" : rec.from, e);
+    struct caller who = s->by ? *s->by : caller_of_tenant(s->tenant);
+    const struct template *parent = rec.debian ? template_find(c, "base", e)
+                                               : template_find_for(c, &who, rec.from, e);
+    if (parent && s->by &&
+        caller_may_start(s->by, parent->name, parent->id, c->cfg.default_tier->name, 0, 0, 0, e)) {
+        recipe_fini(&rec);
+        return NULL;
+    }
     if (!parent && !rec.debian)
         err_set(
             e, E_NOT_FOUND,
             "FROM %.60s%s%.40s: there is no such template. Images are not pulled: `podman save -o image.tar IMAGE`, then `hutch template import %.60s image.tar`",
             rec.from, *rec.tag ? ":" : "", rec.tag, rec.from);
     struct build *b = parent && (!rec.kernels || !kernels_parse(rec.kernels, &kernels, e))
-                          ? build_new(c, s->name, "recipe", ops, arg, e)
+                          ? build_new(c, s->tenant, s->name, "recipe", ops, arg, e)
                           : NULL;
     if (!b) {
         recipe_fini(&rec);

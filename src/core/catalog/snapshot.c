@@ -111,14 +111,16 @@ struct snapshot *snapshot_add(struct core *c, const struct snapshot *like)
     return s;
 }
 
-int snapshot_name_free(struct core *c, const char *name, struct err *e)
+int snapshot_name_free(struct core *c, const char *tenant, const char *name, struct err *e)
 {
     struct map_entry *en;
     if (name && !name_ok(str_of(name)))
         return err_set(e, E_INVALID, "name: must match [a-z0-9][a-z0-9-]{0,62}");
     for (size_t i = 0; name && (en = map_next(snapshots(c), &i));) {
         const struct snapshot *s = en->value;
-        if (!s->deleted && ((s->name && !strcmp(s->name, name)) || !strcmp(s->id, name)))
+        if (!s->deleted && ((s->name && !strcmp(s->name, name) &&
+                             !strcmp(snapshot_tenant(s), tenant ? tenant : "")) ||
+                            !strcmp(s->id, name)))
             return err_why(e, REASON_NAME_TAKEN, E_CONFLICT, "a snapshot named '%s' already exists",
                            name);
     }
@@ -166,16 +168,28 @@ void snapshot_forget(struct snapshot *s)
     snapshot_free(s);
 }
 
-struct snapshot *snapshot_find(struct core *c, const char *id_or_name, struct err *e)
+struct snapshot *snapshot_find_for(struct core *c, const struct caller *who, const char *id_or_name,
+                                   struct err *e)
 {
     struct map_entry *en;
+    struct pick p = {.who = who};
     for (size_t i = 0; (en = map_next(snapshots(c), &i));) {
         struct snapshot *s = en->value;
-        if (!s->deleted && !s->making && !snapshot_step(s) &&
-            (!strcmp(s->id, id_or_name) || (s->name && !strcmp(s->name, id_or_name))))
+        if (s->deleted || s->making || snapshot_step(s))
+            continue;
+        if (!strcmp(s->id, id_or_name) && caller_sees(who, snapshot_tenant(s)))
             return s;
+        if (s->name && !strcmp(s->name, id_or_name))
+            pick_add(&p, snapshot_tenant(s), s);
     }
-    err_why(e, REASON_NO_SNAPSHOT, E_NOT_FOUND, "snapshot '%.64s' does not exist", id_or_name);
+    struct snapshot *hit = pick_get(&p, false);
+    if (hit)
+        return hit;
+    if (pick_several(&p))
+        err_why(e, REASON_NAME_TAKEN, E_CONFLICT,
+                "several tenants have a snapshot named '%.63s': use its id", id_or_name);
+    else
+        err_why(e, REASON_NO_SNAPSHOT, E_NOT_FOUND, "snapshot '%.64s' does not exist", id_or_name);
     return NULL;
 }
 
@@ -221,6 +235,7 @@ size_t snapshot_list(struct core *c, const struct snapshot_filter *f, struct sna
     for (size_t i = 0; (en = map_next(snapshots(c), &i));) {
         struct snapshot *s = en->value;
         if (s->deleted || s->making || snapshot_step(s) || s->created_ns >= before ||
+            (f->who && !caller_sees(f->who, snapshot_tenant(s))) ||
             (f->sandbox && strcmp(s->sandbox, f->sandbox)) || (f->whole && s->path) ||
             (f->name && (!s->name || strcmp(s->name, f->name))) ||
             (f->match && !f->match(s, f->arg)))
@@ -326,7 +341,7 @@ int snapshot_delete(struct snapshot *s, void (*done)(void *arg, const struct err
     free(s->name);
     s->name = NULL;
     if (!snapshot_step(s))
-        event_emit(s->core, "snapshot.deleted", s->sandbox, NULL);
+        event_emit(s->core, "snapshot.deleted", snapshot_tenant(s), s->sandbox, NULL);
     if (snapshot_users(s))
         snapshot_unlist(s, done, arg);
     else

@@ -74,14 +74,15 @@ int snapshot_take_tree(struct sandbox *sb, const struct snapshot_spec *how, snap
 int snapshot_put_tree(struct snapshot *s, struct sandbox *sb, const char *path,
                       void (*done)(void *arg, const struct err *e), void *arg, struct err *e);
 
-struct snapshot *snapshot_find(struct core *c, const char *id_or_name,
-                               struct err *e); /* not deleted ones */
+struct snapshot *snapshot_find_for(struct core *c, const struct caller *who, const char *id_or_name,
+                                   struct err *e); /* of what it sees; not deleted ones */
 /* done when it is out of the list for good, and its files are gone unless something stands on them. */
 int snapshot_delete(struct snapshot *s, void (*done)(void *arg, const struct err *e), void *arg,
                     struct err *e);
 unsigned snapshot_users(const struct snapshot *s); /* sandboxes and snapshots that stand on it */
 
 struct snapshot_filter {
+    const struct caller *who; /* only what it sees; NULL: all */
     const char *sandbox, *name;
     const char *cursor;
     size_t limit;
@@ -124,7 +125,8 @@ void snapshots_collect(struct core *c);            /* something that stood on on
 void snapshots_free(struct core *c);
 
 /* -- of snapshot*.c and pack_import.c alone -- */
-int snapshot_name_free(struct core *c, const char *name /* NULL: always */, struct err *e);
+int snapshot_name_free(struct core *c, const char *tenant, const char *name /* NULL: always */,
+                       struct err *e);
 struct snapshot *snapshot_add(
     struct core *c, const struct snapshot *like); /* a copy, made from elsewhere; `making` */
 struct snapshot *snapshot_new(struct sandbox *sb, const struct snapshot_spec *how);

@@ -5,6 +5,7 @@
 #include "core/box/box.h"
 #include "core/catalog/catalog_int.h"
 #include "core/host/event.h"
+#include "core/host/rights.h"
 #include "core/catalog/language.h"
 #include "base/tree.h"
 #include "image/manifest.h"
@@ -22,7 +23,7 @@ void template_free(struct template *t)
 {
     if (!t)
         return;
-    free(t->name), free(t->source), free(t->parent), free(t->user), free(t->workdir),
+    free(t->name), free(t->tenant), free(t->source), free(t->parent), free(t->user), free(t->workdir),
         free(t->start), free(t->ready), free(t->content_key);
     kv_free(&t->env);
     free(t);
@@ -49,15 +50,51 @@ void template_enter(struct core *c, struct template *t)
 }
 int templates_fd(const struct core *c) { return c->catalog->templates_fd; }
 
-struct template *template_find(struct core *c, const char *name_or_id, struct err *e)
+/* One that came in a pack has no name and nobody starts from it but through its snapshot. */
+static bool usable(const struct caller *who, const struct template *t)
+{
+    return caller_sees(who, t->tenant) || (!*t->tenant && !t->packed && who->role >= ROLE_VIEWER);
+}
+
+struct template *template_find_for(struct core *c, const struct caller *who, const char *name_or_id,
+                                   struct err *e)
 {
     struct template *t = template_at(c, name_or_id), *it;
+    struct pick p = {.who = who};
     struct map_entry *en;
+    if (t && !usable(who, t))
+        t = NULL;
     for (size_t i = 0; !t && (en = map_next(templates(c), &i));) {
         it = en->value;
-        if (!strcmp(it->name, name_or_id) && !it->retired && !it->building)
-            t = it;
+        if (!strcmp(it->name, name_or_id) && !it->retired && !it->building && usable(who, it))
+            pick_add(&p, it->tenant, it);
     }
+    if (!t)
+        t = pick_get(&p, true);
+    if (!t && pick_several(&p))
+        err_why(e, REASON_NAME_TAKEN, E_CONFLICT,
+                "several tenants have a template named '%.63s': use its id", name_or_id);
+    else if (!t)
+        err_why(e, REASON_NO_TEMPLATE, E_NOT_FOUND, "template '%.64s' does not exist", name_or_id);
+    return t;
+}
+
+struct template *template_named(struct core *c, const char *tenant, const char *name)
+{
+    struct map_entry *en;
+    for (size_t i = 0; (en = map_next(templates(c), &i));) {
+        struct template *t = en->value;
+        if (!strcmp(t->name, name) && !strcmp(t->tenant, tenant) && !t->retired && !t->building)
+            return t;
+    }
+    return NULL;
+}
+
+struct template *template_find(struct core *c, const char *name_or_id, struct err *e)
+{
+    struct template *t = template_at(c, name_or_id);
+    if (!t)
+        t = template_named(c, "", name_or_id);
     if (!t)
         err_why(e, REASON_NO_TEMPLATE, E_NOT_FOUND, "template '%.64s' does not exist", name_or_id);
     return t;
@@ -73,13 +110,13 @@ static int by_name(const void *a, const void *b)
     return strcmp((*(struct template *const *)a)->name, (*(struct template *const *)b)->name);
 }
 
-size_t template_list(struct core *c, struct template **ret, size_t max)
+size_t template_list(struct core *c, const struct caller *who, struct template **ret, size_t max)
 {
     struct map_entry *en;
     size_t n = 0;
     for (size_t i = 0; n < max && (en = map_next(templates(c), &i));) {
         struct template *t = en->value;
-        if (!t->retired && !t->building)
+        if (!t->retired && !t->building && usable(who, t))
             ret[n++] = t;
     }
     qsort(ret, n, sizeof *ret, by_name);
@@ -149,7 +186,7 @@ int template_remove(struct core *c, struct template *t,
     *r = (struct removal){.core = c, .done = done, .arg = arg};
     memcpy(r->id, t->id, sizeof r->id);
     map_del(&c->catalog->templates, t->id);
-    event_emit(c, "template.removed", NULL, NULL);
+    event_emit(c, "template.removed", t->tenant, NULL, NULL);
     c->on->template_gone(c, r->id, users_dropped, r);
     template_free(t);
     return 0;
@@ -172,6 +209,7 @@ static struct template *from_manifest(const struct manifest *m)
     struct template *t = xcalloc(1, sizeof *t);
     memcpy(t->id, m->id, sizeof t->id);
     t->name = xstrdup(m->name);
+    t->tenant = xstrdup(m->tenant ? m->tenant : "");
     t->created_ns = clock_parse_rfc3339(m->created);
     t->source = xstrdup(manifest_source_name(m->source));
     t->parent = text_or_null(m->parent);
@@ -201,7 +239,7 @@ static int load_one(void *arg, const char *tid, const struct manifest *m, const 
         return 0;
     }
     struct template *t = from_manifest(m),
-                    *old = t->packed ? NULL : template_find(c, t->name, NULL);
+                    *old = t->packed ? NULL : template_named(c, t->tenant, t->name);
     template_enter(c, t);
     if (old && old->created_ns > t->created_ns)
         t->retired = true;

@@ -11,7 +11,7 @@ struct core;
 struct template
 {
     char id[22];
-    char *name;
+    char *name, *tenant; /* tenant "": everybody may start from it */
     int64_t created_ns;
     char *source, *parent /* id or NULL */;
     uint64_t size_bytes;
@@ -28,8 +28,16 @@ struct template
     unsigned users; /* live sandboxes and boxes standing on it */
 };
 void template_free(struct template *t);
+/* By id, or the name of one that all share. */
 struct template *template_find(struct core *c, const char *name_or_id, struct err *e);
-size_t template_list(struct core *c, struct template **ret, size_t max); /* by name */
+/* What the caller may start from: its tenant's own and, after these, what all share. */
+struct caller;
+struct template *template_find_for(struct core *c, const struct caller *who, const char *name_or_id,
+                                   struct err *e);
+size_t template_list(struct core *c, const struct caller *who, struct template **ret,
+                     size_t max); /* likewise, by name */
+struct template *template_named(struct core *c, const char *tenant,
+                                const char *name); /* of exactly that tenant; NULL */
 unsigned template_kernels(const struct template *t /* may be NULL */,
                           uint32_t memory_mib); /* its kernels, where there is room for them */
 /* Refused while sandboxes stand on it or its build is not over. */

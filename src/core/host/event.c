@@ -28,13 +28,15 @@ void events_free(struct core *c)
     c->events = NULL;
 }
 
-void event_emit(struct core *c, const char *type, const char *sandbox, const char *data_json)
+void event_emit(struct core *c, const char *type, const char *tenant, const char *sandbox,
+                const char *data_json)
 {
     struct events *all = c->events;
     struct event *ev = &all->at[all->head % EVENTS_KEPT];
     free(ev->data_json);
     *ev = (struct event){.at_ns = clock_wall(), .data_json = xstrdup(data_json ? data_json : "{}")};
     (void)snprintf(ev->type, sizeof ev->type, "%s", type);
+    (void)snprintf(ev->tenant, sizeof ev->tenant, "%s", tenant ? tenant : "");
     (void)snprintf(ev->sandbox, sizeof ev->sandbox, "%s", sandbox ? sandbox : "");
     struct event_row row = {.at_wall_ns = ev->at_ns,
                             .type = ev->type,
@@ -53,13 +55,14 @@ void event_follow(struct core *c, struct follower *f)
 }
 void event_unfollow(struct follower *f) { list_del(&f->link); }
 
-void event_each(struct core *c, uint64_t since, const char *sandbox,
+void event_each(struct core *c, const struct caller *who, uint64_t since, const char *sandbox,
                 void (*fn)(void *arg, const struct event *ev), void *arg)
 {
     const struct events *all = c->events;
     for (uint64_t i = all->head > EVENTS_KEPT ? all->head - EVENTS_KEPT : 0; i < all->head; i++) {
         const struct event *ev = &all->at[i % EVENTS_KEPT];
-        if (ev->seq > since && (!sandbox || !strcmp(sandbox, ev->sandbox)))
+        if (ev->seq > since && caller_sees(who, ev->tenant) &&
+            (!sandbox || !strcmp(sandbox, ev->sandbox)))
             fn(arg, ev);
     }
 }

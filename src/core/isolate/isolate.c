@@ -1,3 +1,4 @@
+#include "core/host/rights.h"
 #include "core/isolate/isolate_int.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -266,10 +267,13 @@ void isolate_pump(struct jail *j)
 static const struct template *pick_template(struct core *c, const struct isolate_spec *s,
                                             struct err *e)
 {
+    struct caller who = s->by ? *s->by : caller_of_tenant(s->tenant);
     const struct template *t = s->template ? NULL : template_find(c, "isolate", NULL);
     if (!t)
-        t = template_find(c, s->template ? s->template : "base", e);
-    return t;
+        t = template_find_for(c, &who, s->template ? s->template : "base", e);
+    uint32_t memory = s->memory_mib ? s->memory_mib : ISOLATE_MEMORY_MIB;
+    return t && !caller_may_start(&who, t->name, t->id, tier_isolate.name, 0, memory, 0, e) ? t
+                                                                                           : NULL;
 }
 
 static int check(struct core *c, const struct isolate_spec *s, struct err *e)

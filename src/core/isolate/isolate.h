@@ -35,6 +35,7 @@ struct isolate_spec {     /* read during isolate_eval() only */
     const char *language; /* "python", "js", "php", "ruby" */
     const char *template; /* NULL: "isolate" if it is built, else "base" */
     const char *tenant;   /* NULL or "": the operator */
+    const struct caller *by; /* during the call: who asks (core/host/rights.h); NULL: the tenant itself */
     struct str code;      /* UTF-8 */
     struct str input;     /* JSON text; empty: null */
     const char

@@ -155,6 +155,12 @@ static void box_started(void *arg, struct box *b, const struct err *e)
         cr); /* a kill meanwhile would have removed the box, and this callback with it */
 }
 
+/* Whose it will be. */
+static const char *tenant_of(const struct sandbox_spec *s)
+{
+    return s->tenant ? s->tenant : "";
+}
+
 static int check_spec(struct core *c, const struct sandbox_spec *s, struct template *t,
                       const struct tier *tier, struct err *e)
 {
@@ -183,7 +189,7 @@ static int check_spec(struct core *c, const struct sandbox_spec *s, struct templ
         return err_set(e, E_INVALID, "timeout_s: at most %u", c->cfg.max_timeout_s);
     if (s->name && !name_ok(str_of(s->name)))
         return err_set(e, E_INVALID, "name: must match [a-z0-9][a-z0-9-]{0,62}");
-    if (s->name && (sandbox_named(c, s->name) || sandbox_at(c, s->name)))
+    if (s->name && (sandbox_named(c, tenant_of(s), s->name) || sandbox_at(c, s->name)))
         return err_why(e, REASON_NAME_TAKEN, E_CONFLICT, "a sandbox named '%s' already exists",
                        s->name);
     size_t living = 0, i = 0;
@@ -195,6 +201,15 @@ static int check_spec(struct core *c, const struct sandbox_spec *s, struct templ
                        "%zu sandboxes are running, the limit (HUTCH_MAX_SANDBOXES) is %u", living,
                        c->cfg.max_sandboxes);
     return 0;
+}
+
+static int check_scope(struct core *c, const struct sandbox_spec *s, const struct caller *who,
+                       const struct template *t, const struct tier *tier, struct err *e)
+{
+    uint32_t disk = s->disk_mib ? s->disk_mib : c->cfg.def_disk_mib;
+    return caller_may_start(who, t->name, t->id, tier->name, s->cpu_millis ? s->cpu_millis : 1000,
+                            s->memory_mib ? s->memory_mib : c->cfg.def_memory_mib,
+                            disk < t->disk_min_mib ? t->disk_min_mib : disk, e);
 }
 
 /* A machine of its own, from the pool or new, or one made of a snapshot. */
@@ -226,10 +241,13 @@ int sandbox_create(struct core *c, const struct sandbox_spec *asked, sandbox_cb 
     if (from && (snapshot_fit(from, s, e) ||
                  (!s->boot && from->memory && snapshot_mounts(from, s, mounts, e))))
         return -1;
-    struct template *t = template_find(c, s->template ? s->template : "base", e);
+    struct caller who = s->by ? *s->by : caller_of_tenant(tenant_of(s));
+    struct template *t = from ? template_find(c, s->template, e)
+                              : template_find_for(c, &who, s->template ? s->template : "base", e);
     const struct tier *tier = s->tier ? s->tier : c->cfg.default_tier;
-    if (!t || check_spec(c, s, t, tier, e) || volumes_check(c, s->volumes, s->nvolumes, e) ||
-        quota_admit(c, s->tenant, s->memory_mib ? s->memory_mib : c->cfg.def_memory_mib, NULL,
+    if (!t || check_spec(c, s, t, tier, e) || check_scope(c, s, &who, t, tier, e) ||
+        volumes_check(c, &who, s->volumes, s->nvolumes, e) ||
+        quota_admit(c, tenant_of(s), s->memory_mib ? s->memory_mib : c->cfg.def_memory_mib, NULL,
                     e)) /* last: it makes room */
         return -1;
     struct sandbox *sb = sandbox_new(c);
@@ -270,7 +288,7 @@ int sandbox_create(struct core *c, const struct sandbox_spec *asked, sandbox_cb 
         sb->created_ns = c->last_created_ns + 1; /* order of creation is a total order */
     c->last_created_ns = sb->created_ns;
     sandbox_enter(sb);
-    volumes_attach(sb, s->volumes, s->nvolumes);
+    volumes_attach(sb, &who, s->volumes, s->nvolumes);
 
     struct creation *cr = xcalloc(1, sizeof *cr);
     *cr = (struct creation){

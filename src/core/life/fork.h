@@ -11,6 +11,7 @@ struct fork_spec {
     unsigned count;
     uint32_t timeout_s; /* 0: its own */
     bool files_only, memory_wanted;
+    const struct caller *by; /* during the call: its scope counts; NULL: the daemon */
 };
 struct fork_child {
     char id[22]; /* "": failed */

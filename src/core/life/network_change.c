@@ -72,7 +72,7 @@ static void keep(struct network_change *g, struct sandbox *sb)
     struct jw w;
     jw_init(&w, &b);
     network_put(&w, sb);
-    event_emit(sb->core, "network.policy", sb->id, b.p);
+    event_emit(sb->core, "network.policy", sandbox_tenant(sb), sb->id, b.p);
 }
 
 static void env_set(void *arg, struct box *b, const struct err *e)

@@ -70,7 +70,7 @@ static void rescue_end(struct rescue *r, struct sandbox *sb, const struct err *e
         recover_put_lost(&w, r->lost);
         jw_end(&w);
         jw_end(&w);
-        event_emit(r->core, "sandbox.recovered", r->id, b.p);
+        event_emit(r->core, "sandbox.recovered", sandbox_tenant(sb), r->id, b.p);
     }
     answer(r, sb, e);
 }
@@ -159,7 +159,7 @@ static void box_released(void *arg)
 
 static int check_failed(const struct sandbox *sb, struct err *e)
 {
-    struct sandbox *other = sb->name ? sandbox_named(sb->core, sb->name) : NULL;
+    struct sandbox *other = sb->name ? sandbox_named(sb->core, sandbox_tenant(sb), sb->name) : NULL;
     if (!sb->life.kept || !sandbox_has_files(sb))
         return err_why(e, REASON_ENDED, E_GONE,
                        "sandbox %s failed and its disk is gone: there is nothing to recover",

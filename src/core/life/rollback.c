@@ -78,7 +78,7 @@ static void stored(void *arg, const struct err *e)
         return;
     }
     fault("rollback.stored");
-    event_emit(t->core, "sandbox.rolled-back", sb->id, NULL);
+    event_emit(t->core, "sandbox.rolled-back", sandbox_tenant(sb), sb->id, NULL);
     log_debug("sandbox %s rolled back in %lld us", sb->id,
               (long long)(clock_mono() - t->begun) / 1000);
     transit_end(t, NULL);

@@ -134,7 +134,7 @@ void taking_stored(void *arg, const struct err *e)
     saving_free(k->saving);
     snapshot_made(s, k->keep_last);
     if (!k->nameless && !snapshot_step(s))
-        event_emit(k->core, "snapshot.made", k->sandbox, NULL);
+        event_emit(k->core, "snapshot.made", snapshot_tenant(s), k->sandbox, NULL);
     log_debug("snapshot %s: its sandbox was frozen for %lld us", k->id,
               (long long)s->downtime_ns / 1000);
     answer(k, s, NULL);
@@ -172,7 +172,7 @@ static int check(struct sandbox *sb, struct snapshot_spec *how, struct err *e)
             "sandbox %s was paused without its memory: keep the files only, or resume it first",
             sb->id);
     how->files_only |= !tier_can(sb->tier, TIER_MEMORY) || without;
-    if (snapshot_name_free(sb->core, how->name, e))
+    if (snapshot_name_free(sb->core, sandbox_tenant(sb), how->name, e))
         return -1;
     if (usage_check(sb->core, sandbox_tenant(sb), 0, e))
         return -1;

@@ -118,7 +118,7 @@ static void on_up(void *arg)
     secret_each(eg->core, give_secret, eg);
     gate_list(eg->client, listed, eg->core);
     log_info("network gate: up");
-    event_emit(eg->core, "host.gate-up", NULL, NULL);
+    event_emit(eg->core, "host.gate-up", NULL, NULL, NULL);
 }
 
 static void on_down(void *arg, const char *why)
@@ -128,7 +128,7 @@ static void on_down(void *arg, const char *why)
     if (eg->stopped)
         return;
     log_warn("network gate: down (%s): sandboxes have no network until it is back", why);
-    event_emit(eg->core, "host.gate-down", NULL, NULL);
+    event_emit(eg->core, "host.gate-down", NULL, NULL, NULL);
 }
 
 /* Budgets outlive the gate: what was used is stored soon after. */
@@ -161,9 +161,10 @@ static void on_record(void *arg, const struct gate_record *r)
     jw_kv_str(&w, "reason", r->reason);
     jw_kv_u64(&w, "seq", r->seq);
     jw_end(&w);
-    if (id_ok(str_of(r->sandbox)) && sandbox_at(eg->core, r->sandbox))
-        event_emit(eg->core, r->kind == GATE_K_CUT ? "network.cut" : "network.denied", r->sandbox,
-                   b.p);
+    const struct sandbox *sb = id_ok(str_of(r->sandbox)) ? sandbox_at(eg->core, r->sandbox) : NULL;
+    if (sb)
+        event_emit(eg->core, r->kind == GATE_K_CUT ? "network.cut" : "network.denied",
+                   sandbox_tenant(sb), sb->id, b.p);
 }
 
 /* ---- the process -------------------------------------------------------------------------------------------------- */

@@ -16,6 +16,7 @@ struct gate_client;
 struct egress_box {
     const char *box, *sandbox;  /* ids */
     const char *tenant;         /* core/host/tenant.h; "": none */
+    const char *ceiling;        /* of the key that set the policy, JSON; NULL: none */
     struct str policy;          /* JSON, gate/policy.h; presets resolved */
     struct str ca_cert, ca_key; /* PEM; n == 0: none */
 };

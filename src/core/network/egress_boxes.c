@@ -35,7 +35,7 @@ struct waiter {
 struct gated {
     struct egress *eg;
     char box[22], sandbox[22];
-    char *policy, *ca_cert, *ca_key, *tenant;
+    char *policy, *ca_cert, *ca_key, *tenant, *ceiling;
     enum phase phase;
     bool changed;   /* while a request was under way */
     bool has_socks; /* the gate holds its sockets already */
@@ -79,7 +79,7 @@ static void on_limit(void *arg)
 
 static void free_strings(struct gated *g)
 {
-    free(g->policy), free(g->ca_cert), free(g->tenant);
+    free(g->policy), free(g->ca_cert), free(g->tenant), free(g->ceiling);
     if (g->ca_key)
         explicit_bzero(g->ca_key, strlen(g->ca_key));
     free(g->ca_key);
@@ -121,7 +121,7 @@ static void failed(struct gated *g, const struct err *e)
     jw_obj(&w);
     jw_kv_str(&w, "message", e->msg);
     jw_end(&w);
-    event_emit(g->eg->core, "network.failed", g->sandbox, b.p);
+    event_emit(g->eg->core, "network.failed", g->tenant, g->sandbox, b.p);
     tell(g, e);
 }
 
@@ -166,7 +166,7 @@ static void add(struct gated *g, const int *fds, int n)
     struct egress *eg = g->eg;
     char group[GROUP_TEXT];
     const struct tenant *t = tenant_find(&eg->core->tenants, g->tenant);
-    struct gate_ceiling ceiling[2];
+    struct gate_ceiling ceiling[3]; /* the host's, the tenant's, the key's */
     struct gate_box b = {.box = g->box,
                          .sandbox = g->sandbox,
                          .group = {HOST_GROUP},
@@ -185,6 +185,9 @@ static void add(struct gated *g, const int *fds, int n)
     }
     if (t && t->ceiling)
         ceiling[b.nceilings++] = (struct gate_ceiling){.name = group, .policy = str_of(t->ceiling)};
+    if (g->ceiling)
+        ceiling[b.nceilings++] =
+            (struct gate_ceiling){.name = "key", .policy = str_of(g->ceiling)};
     g->phase = ADDING;
     g->changed = false;
     gate_add(eg->client, &b, added, ref_new(g->eg->core, g->box));
@@ -247,6 +250,7 @@ void egress_put(struct core *c, const struct egress_box *b, egress_cb *cb, void 
     (void)snprintf(g->sandbox, sizeof g->sandbox, "%s", b->sandbox);
     free_strings(g);
     g->tenant = xstrdup(b->tenant ? b->tenant : "");
+    g->ceiling = b->ceiling ? xstrdup(b->ceiling) : NULL;
     g->policy = xstrndup(b->policy.p, b->policy.n);
     g->ca_cert = b->ca_cert.n ? xstrndup(b->ca_cert.p, b->ca_cert.n) : NULL;
     g->ca_key = b->ca_key.n ? xstrndup(b->ca_key.p, b->ca_key.n) : NULL;

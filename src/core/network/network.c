@@ -120,6 +120,7 @@ void network_enforce(struct sandbox *sb, const struct network *n, egress_cb *cb,
     struct egress_box b = {.box = sb->box_id,
                            .sandbox = sb->id,
                            .tenant = sandbox_tenant(sb),
+                           .ceiling = n->ceiling,
                            .policy = {text.p, text.n},
                            .ca_cert = str_of(n->ca_cert),
                            .ca_key = str_of(n->ca_key)};
@@ -221,11 +222,12 @@ static const char *strictest(const struct sandbox *sb, const char **ret_whose)
     const struct {
         const char *text, *whose;
     } all[] = {{sb->core->cfg.ceiling, "operator's ceiling"},
-               {t ? t->ceiling : NULL, "operator's ceiling for this tenant"}};
+               {t ? t->ceiling : NULL, "operator's ceiling for this tenant"},
+               {sb->net->ceiling, "ceiling of the key that set it"}};
     const char *mode = NULL;
     int least = POLICY_OPEN;
     struct err e;
-    for (size_t i = 0; i < 2 && network_mode(sb) != POLICY_NONE; i++) {
+    for (size_t i = 0; i < sizeof all / sizeof *all && network_mode(sb) != POLICY_NONE; i++) {
         struct policy *p =
             all[i].text ? policy_parse(all[i].text, strlen(all[i].text), POLICY_CEILING, &e) : NULL;
         if (p && (int)policy_mode(p) < least) {
@@ -272,6 +274,27 @@ static void put_leads_to(struct jw *w, const struct sandbox *sb)
     jw_end(w);
 }
 
+/* With the names that their owner gave the secrets. */
+static void put_injects(struct jw *w, struct json *arr)
+{
+    jw_arr(w);
+    for (size_t i = 0; i < json_len(arr); i++) {
+        struct json *v = json_at(arr, i);
+        struct str name = {0};
+        jw_obj(w);
+        for (void *it = json_first(v); it; it = json_next(v, it)) {
+            jw_key_str(w, json_iter_key(it));
+            if (str_eqz(json_iter_key(it), "secret") &&
+                !json_to_str(json_iter_value(v, it), &name, NULL))
+                jw_str(w, (struct str){name.p, full_name_len(name.p)});
+            else
+                jw_json(w, json_iter_value(v, it));
+        }
+        jw_end(w);
+    }
+    jw_end(w);
+}
+
 void network_put(struct jw *w, const struct sandbox *sb)
 {
     struct err e;
@@ -279,8 +302,13 @@ void network_put(struct jw *w, const struct sandbox *sb)
     char say[NETWORK_LIMITED_TEXT];
     jw_obj(w);
     for (void *it = obj ? json_first(obj) : NULL; it; it = json_next(obj, it)) {
+        if (str_eqz(json_iter_key(it), NETWORK_KEY_CEILING))
+            continue;
         jw_key_str(w, json_iter_key(it));
-        jw_json(w, json_iter_value(obj, it));
+        if (str_eqz(json_iter_key(it), "inject"))
+            put_injects(w, json_iter_value(obj, it));
+        else
+            jw_json(w, json_iter_value(obj, it));
     }
     put_leads_to(w, sb);
     if (network_limited(sb, say))

@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 struct core;
+struct caller;
 struct sandbox;
 struct box;
 
@@ -26,8 +27,10 @@ struct network_spec {
     char *text;
     struct kv values; /* literal values by the secret's name */
 };
-int network_parse(struct core *c, struct json *obj /* NULL: none */, struct network_spec *ret,
-                  struct err *e);
+/* Set by `who` for a sandbox of `tenant`: it may name that tenant's secrets, an admin the operator's too, and
+ * stays under the ceiling of the key's scope for as long as it is in force. */
+int network_parse(struct core *c, const struct caller *who, const char *tenant,
+                  struct json *obj /* NULL: none */, struct network_spec *ret, struct err *e);
 void network_spec_free(struct network_spec *s);
 void network_copy(const struct sandbox *sb,
                   struct network_spec *ret); /* the same for another sandbox, literal values too */

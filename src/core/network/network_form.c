@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "core/host/event.h"
+#include "core/host/rights.h"
 #include "core/sandbox/object.h"
 #include "core/network/object.h"
 #include "core/network/secret.h"
@@ -31,8 +32,22 @@ static int read_presets(struct core *c, struct json *obj, struct network *n, str
     return 0;
 }
 
-/* One inject rule, a literal value replaced by the name of a secret made for it. */
-static int put_inject(struct core *c, struct jw *w, struct json *v, struct kv *values,
+/* Who sets a policy, and for whom. */
+struct setting {
+    struct core *core;
+    const struct caller *who;
+    const char *tenant;
+};
+
+static const struct secret *nameable(const struct setting *g, const char *name)
+{
+    const struct secret *s = secret_of_tenant(g->core, g->tenant, name);
+    return s || g->who->role != ROLE_ADMIN ? s : secret_of_tenant(g->core, "", name);
+}
+
+/* One inject rule, a literal value replaced by the name of a secret made for it. A secret is bound here, by its
+ * full name: what is called so later, by somebody else, is not meant. */
+static int put_inject(const struct setting *g, struct jw *w, struct json *v, struct kv *values,
                       struct err *e)
 {
     struct str literal = {0}, name = {0};
@@ -42,15 +57,18 @@ static int put_inject(struct core *c, struct jw *w, struct json *v, struct kv *v
         return -1;
     if (!!literal.p == !!name.p)
         return json_fail(v, e, "give either \"secret\" (its name) or \"value\"");
-    if (name.p && !secret_find(c, name.p))
+    const struct secret *secret = name.p ? nameable(g, name.p) : NULL;
+    if (name.p && !secret)
         return json_fail(json_get(v, "secret"), e, "this secret does not exist");
     jw_obj(w);
     for (void *it = json_first(v); it; it = json_next(v, it)) {
-        if (str_eqz(json_iter_key(it), "value"))
+        if (str_eqz(json_iter_key(it), "value") || str_eqz(json_iter_key(it), "secret"))
             continue;
         jw_key_str(w, json_iter_key(it));
         jw_json(w, json_iter_value(v, it));
     }
+    if (secret)
+        jw_kv_str(w, "secret", secret->name);
     if (literal.p) {
         const char *fault = secret_value_fault(literal);
         char made[22];
@@ -64,20 +82,20 @@ static int put_inject(struct core *c, struct jw *w, struct json *v, struct kv *v
     return 0;
 }
 
-static int put_injects(struct core *c, struct jw *w, struct json *arr, struct kv *values,
+static int put_injects(const struct setting *g, struct jw *w, struct json *arr, struct kv *values,
                        struct err *e)
 {
     if (json_kind(arr) != JSON_ARR)
         return json_fail(arr, e, "not an array");
     jw_arr(w);
     for (size_t i = 0; i < json_len(arr); i++)
-        if (put_inject(c, w, json_at(arr, i), values, e))
+        if (put_inject(g, w, json_at(arr, i), values, e))
             return -1;
     jw_end(w);
     return 0;
 }
 
-static int normalise(struct core *c, struct json *obj, struct buf *out, struct kv *values,
+static int normalise(const struct setting *g, struct json *obj, struct buf *out, struct kv *values,
                      struct err *e)
 {
     struct jw w;
@@ -89,16 +107,19 @@ static int normalise(struct core *c, struct json *obj, struct buf *out, struct k
     for (void *it = json_first(obj); it; it = json_next(obj, it)) {
         struct json *v = json_iter_value(obj, it);
         if (json_kind(v) == JSON_NIL || str_eqz(json_iter_key(it), "limited") ||
-            str_eqz(json_iter_key(it), "leads_to")) /* of our own rendering */
+            str_eqz(json_iter_key(it), "leads_to") || /* of our own rendering */
+            str_eqz(json_iter_key(it), NETWORK_KEY_CEILING))
             continue;
         jw_key_str(&w, json_iter_key(it));
         if (str_eqz(json_iter_key(it), "inject")) {
-            if (put_injects(c, &w, v, values, e))
+            if (put_injects(g, &w, v, values, e))
                 return -1;
             continue;
         }
         jw_json(&w, v);
     }
+    if (g->who->scope && g->who->scope->network)
+        jw_kv_raw(&w, NETWORK_KEY_CEILING, str_of(g->who->scope->network));
     jw_end(&w);
     return 0;
 }
@@ -113,7 +134,8 @@ void network_gate_form(struct core *c, const struct network *n, bool presets, st
     jw_init(&w, out);
     jw_obj(&w);
     for (void *it = obj ? json_first(obj) : NULL; it; it = json_next(obj, it)) {
-        if (str_eqz(json_iter_key(it), "presets") || str_eqz(json_iter_key(it), "allow"))
+        if (str_eqz(json_iter_key(it), "presets") || str_eqz(json_iter_key(it), "allow") ||
+            str_eqz(json_iter_key(it), NETWORK_KEY_CEILING))
             continue;
         jw_key_str(&w, json_iter_key(it));
         jw_json(&w, json_iter_value(obj, it));
@@ -153,15 +175,17 @@ void network_spec_free(struct network_spec *s)
     *s = (struct network_spec){0};
 }
 
-int network_parse(struct core *c, struct json *obj, struct network_spec *ret, struct err *e)
+int network_parse(struct core *c, const struct caller *who, const char *tenant, struct json *obj,
+                  struct network_spec *ret, struct err *e)
 {
+    struct setting g = {c, who, tenant};
     auto_json none = NULL;
     struct buf text = {0};
     struct network n = {0};
     *ret = (struct network_spec){0};
     if (!obj)
         obj = none = json_parse_obj("{}", 2, e);
-    int rc = read_presets(c, obj, NULL, e) || normalise(c, obj, &text, &ret->values, e) ? -1 : 0;
+    int rc = read_presets(c, obj, NULL, e) || normalise(&g, obj, &text, &ret->values, e) ? -1 : 0;
     ret->text = buf_take(&text);
     if (!rc && ret->values.n > secrets_room(c))
         rc = err_set(
@@ -196,6 +220,10 @@ struct network *network_new(struct core *c, const char *text)
         free(n->text);
         n->text = xstrdup("{\"mode\":\"none\"}");
         n->policy = policy_parse(n->text, strlen(n->text), 0, &e);
+    } else if (json_get(obj, NETWORK_KEY_CEILING)) {
+        struct buf ceiling = {0};
+        json_dump(json_get(obj, NETWORK_KEY_CEILING), &ceiling);
+        n->ceiling = buf_take(&ceiling);
     }
     return n;
 }
@@ -207,7 +235,7 @@ void network_delete(struct network *n)
     for (size_t i = 0; i < n->npresets; i++)
         free(n->preset[i]);
     policy_unref(n->policy);
-    free(n->text), free(n->ca_cert);
+    free(n->text), free(n->ceiling), free(n->ca_cert);
     if (n->ca_key)
         explicit_bzero(n->ca_key, strlen(n->ca_key));
     free(n->ca_key);

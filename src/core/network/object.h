@@ -11,6 +11,7 @@ struct network {
     struct policy *policy; /* the same without presets */
     char *preset[PRESETS_MAX];
     size_t npresets;
+    char *ceiling;          /* of the key that set it, as JSON; NULL: none */
     char *ca_cert, *ca_key; /* PEM; only if something is intercepted */
 };
 
@@ -18,6 +19,7 @@ struct network {
 struct network *network_new(struct core *c, const char *text); /* a text that is none: mode none */
 void network_delete(struct network *n);
 void network_values_free(struct kv *values); /* leaves nothing of them in memory */
+#define NETWORK_KEY_CEILING "key_ceiling" /* in the text: what the key that set it may not exceed */
 void network_gate_form(struct core *c, const struct network *n,
                        bool presets /* resolved into rules; false: left out */, struct buf *out);
 

@@ -37,9 +37,18 @@ static int key_load(struct core *c, unsigned char key[SEAL_KEY], struct err *e)
 
 static void secret_free(struct secret *s)
 {
-    free(s->name), free(s->sealed);
+    free(s->name), free(s->label), free(s->tenant), free(s->sealed);
     kv_free(&s->metadata);
     free(s);
+}
+
+static struct secret *secret_new(const char *full)
+{
+    struct secret *s = xcalloc(1, sizeof *s);
+    s->name = xstrdup(full);
+    s->label = xstrndup(full, full_name_len(full));
+    s->tenant = xstrdup(full_name_tenant(full));
+    return s;
 }
 
 static void store_row(struct core *c, const struct secret *s,
@@ -64,8 +73,7 @@ static void store_row(struct core *c, const struct secret *s,
 static int load_row(void *arg, const struct secret_row *r)
 {
     struct core *c = arg;
-    struct secret *s = xcalloc(1, sizeof *s);
-    s->name = xstrdup(r->name);
+    struct secret *s = secret_new(r->name);
     s->sealed = xstrdup(r->sealed ? r->sealed : "");
     (void)snprintf(s->sandbox, sizeof s->sandbox, "%s", r->sandbox ? r->sandbox : "");
     s->created_ns = r->created_wall_ns, s->updated_ns = r->updated_wall_ns;
@@ -108,15 +116,34 @@ struct secret *secret_find(struct core *c, const char *name)
     return map_get(&c->secrets->by_name, name);
 }
 
-struct secret *secret_find_id(struct core *c, const char *id)
+struct secret *secret_of_tenant(struct core *c, const char *tenant, const char *name)
+{
+    char full[FULL_NAME];
+    struct secret *s = strchr(name, '@') ? NULL : secret_find(c, full_name(tenant, name, full));
+    return s && !*s->sandbox ? s : NULL;
+}
+
+struct secret *secret_find_for(struct core *c, const struct caller *who, const char *id_or_name,
+                               struct err *e)
 {
     struct map_entry *en;
+    struct pick p = {.who = who};
     for (size_t i = 0; (en = map_next(&c->secrets->by_name, &i));) {
         struct secret *s = en->value;
-        if (!*s->sandbox && !strcmp(s->id, id))
+        if (*s->sandbox || !caller_sees(who, s->tenant))
+            continue;
+        if (!strcmp(s->id, id_or_name))
             return s;
+        if (!strcmp(s->label, id_or_name))
+            pick_add(&p, s->tenant, s);
     }
-    return NULL;
+    struct secret *hit = pick_get(&p, false);
+    if (!hit && pick_several(&p))
+        err_why(e, REASON_NAME_TAKEN, E_CONFLICT,
+                "several tenants have a secret named '%.63s': use its id", id_or_name);
+    else if (!hit)
+        err_why(e, REASON_NO_SECRET, E_NOT_FOUND, "secret '%.63s' does not exist", id_or_name);
+    return hit;
 }
 
 bool secret_name_ok(const char *name)
@@ -132,16 +159,18 @@ bool secret_name_ok(const char *name)
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp((*(struct secret *const *)a)->name, (*(struct secret *const *)b)->name);
+    return strcmp((*(struct secret *const *)a)->name, (*(struct secret *const *)b)->name); /* of one name by tenant */
 }
 
-size_t secret_list(struct core *c, struct secret **ret, size_t max)
+size_t secret_list(struct core *c, const struct caller *who, struct secret **ret, size_t max)
 {
     struct map_entry *en;
     size_t n = 0;
-    for (size_t i = 0; n < max && (en = map_next(&c->secrets->by_name, &i));)
-        if (!*((struct secret *)en->value)->sandbox)
-            ret[n++] = en->value;
+    for (size_t i = 0; n < max && (en = map_next(&c->secrets->by_name, &i));) {
+        struct secret *s = en->value;
+        if (!*s->sandbox && caller_sees(who, s->tenant))
+            ret[n++] = s;
+    }
     qsort(ret, n, sizeof *ret, by_name);
     return n;
 }
@@ -167,7 +196,8 @@ size_t secrets_room(const struct core *c)
 int secret_put(struct core *c, const struct secret_spec *sp,
                void (*done)(void *arg, const struct err *e), void *arg, struct err *e)
 {
-    struct secret *s = secret_find(c, sp->name);
+    char full[FULL_NAME];
+    struct secret *s = secret_find(c, full_name(sp->tenant, sp->name, full));
     if (!secret_name_ok(sp->name))
         return err_set(e, E_INVALID, "name: must match [A-Za-z0-9][A-Za-z0-9_.-]{0,62}");
     const char *fault = secret_value_fault(sp->value);
@@ -179,8 +209,7 @@ int secret_put(struct core *c, const struct secret_spec *sp,
         return err_why(e, REASON_NAME_TAKEN, E_CONFLICT, "a secret named '%s' already exists",
                        sp->name);
     if (!s) {
-        s = xcalloc(1, sizeof *s);
-        s->name = xstrdup(sp->name);
+        s = secret_new(full);
         s->created_ns = clock_wall();
         id_make('s', s->id);
         if (sp->sandbox)
@@ -205,16 +234,12 @@ int secret_put(struct core *c, const struct secret_spec *sp,
     return 0;
 }
 
-int secret_delete(struct core *c, const char *name, struct err *e)
+void secret_delete(struct core *c, struct secret *s)
 {
-    struct secret *s = secret_find(c, name);
-    if (!s || *s->sandbox)
-        return err_why(e, REASON_NO_SECRET, E_NOT_FOUND, "secret '%.63s' does not exist", name);
-    map_del(&c->secrets->by_name, name);
-    store_del_secret(c->store, name, NULL, NULL);
-    egress_secret(c, name);
+    map_del(&c->secrets->by_name, s->name);
+    store_del_secret(c->store, s->name, NULL, NULL);
+    egress_secret(c, s->name);
     secret_free(s);
-    return 0;
 }
 
 void secrets_of_sandbox_drop(struct core *c, const char *sandbox, const char *policy)

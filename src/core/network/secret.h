@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/str.h"
+#include "core/host/rights.h"
 #include "json/kv.h"
 #include "gate/client.h"
 #include <stdbool.h>
@@ -17,7 +18,8 @@ struct core;
 
 struct secret {
     char id[22];
-    char *name;       /* secret_name_ok(); hidden: made by the daemon for one sandbox */
+    char *name;       /* full_name(): what the store, the seal and the gate know it by */
+    char *label, *tenant; /* what its owner calls it: secret_name_ok(); hidden: made by the daemon for one sandbox */
     char sandbox[22]; /* hidden: whose; "" */
     char *sealed;
     int64_t created_ns, updated_ns;
@@ -27,7 +29,7 @@ struct secret {
     struct kv metadata;
 };
 struct secret_spec {
-    const char *name;
+    const char *name, *tenant; /* tenant NULL: the operator's */
     struct str value;
     uint64_t calls_max, bytes_max;
     const char *sandbox;       /* NULL: an ordinary one */
@@ -43,12 +45,17 @@ void secrets_free(struct core *c);
 /* New, or a new value for one that is there (its use counts on, unless the budget changed). Stored before done. */
 int secret_put(struct core *c, const struct secret_spec *s,
                void (*done)(void *arg, const struct err *e), void *arg, struct err *e);
-int secret_delete(struct core *c, const char *name, struct err *e);
+void secret_delete(struct core *c, struct secret *s);
 void secrets_of_sandbox_drop(struct core *c, const char *sandbox,
                              const char *policy /* those that it names stay; NULL: none does */);
-struct secret *secret_find(struct core *c, const char *name);        /* NULL */
-struct secret *secret_find_id(struct core *c, const char *id);       /* an ordinary one; NULL */
-size_t secret_list(struct core *c, struct secret **ret, size_t max); /* ordinary ones, by name */
+struct secret *secret_find(struct core *c, const char *full_name); /* NULL */
+/* Ordinary ones that the caller sees, by id or by name; NULL + e: there is none. */
+struct secret *secret_find_for(struct core *c, const struct caller *who, const char *id_or_name,
+                               struct err *e);
+/* Of exactly that tenant: what a policy of its sandboxes may name. */
+struct secret *secret_of_tenant(struct core *c, const char *tenant, const char *name);
+size_t secret_list(struct core *c, const struct caller *who, struct secret **ret,
+                   size_t max); /* likewise, by name */
 /* The values, for the gate. fn borrows. */
 typedef void secret_fn(void *arg, const char *name, struct str value,
                        const struct gate_budget *budget);

@@ -100,7 +100,7 @@ static void row_stored(void *arg, const struct err *e)
         snapshot_made(snapshot_at(im->core, st->id[i]), 0);
     snapshot_made(s, 0);
     st->kept = true;
-    event_emit(im->core, "snapshot.imported", NULL, NULL);
+    event_emit(im->core, "snapshot.imported", im->tenant, NULL, NULL);
     log_info("snapshot %s was imported from a pack signed by %s", s->id, s->signer);
     over(im, s, NULL);
 }
@@ -179,7 +179,7 @@ static void published(void *arg)
                              &st->template); /* goes again below, if nobody comes to stand on it */
     if (!im->rc && im->dead)
         im->rc = err_set(&e, E_CANCELED, "the import was abandoned");
-    if (!im->rc && im->name && *im->name && snapshot_name_free(c, im->name, &e))
+    if (!im->rc && im->name && *im->name && snapshot_name_free(c, im->tenant, im->name, &e))
         im->rc = -1;
     if (!im->rc && st->reuse && !template_at(c, st->template_id))
         im->rc = err_set(
@@ -235,7 +235,7 @@ static void push_done(void *arg)
     }
     if (im->stage.pack && !im->name) {
         im->name = xstrdup(im->stage.pack->name);
-        if (*im->name && snapshot_name_free(im->core, im->name, &im->err)) {
+        if (*im->name && snapshot_name_free(im->core, im->tenant, im->name, &im->err)) {
             (void)err_why(
                 &im->err, REASON_NAME_TAKEN, E_CONFLICT,
                 "a snapshot named '%s' already exists; import this one under another name",
@@ -289,7 +289,7 @@ void pack_import_end(struct pack_import *im)
 struct pack_import *pack_import_start(struct core *c, const char *name, const char *tenant,
                                       const struct pack_import_ops *ops, void *arg, struct err *e)
 {
-    if (snapshot_name_free(c, name, e) || usage_check(c, tenant, 0, e))
+    if (snapshot_name_free(c, tenant, name, e) || usage_check(c, tenant, 0, e))
         return NULL;
     if (c->stopping || c->spawn_lost) {
         err_set(e, E_UNAVAILABLE, "the daemon is stopping");

@@ -100,7 +100,7 @@ static void stored(void *arg, const struct err *e)
         return;
     }
     snapshot_made(s, k->keep_last);
-    event_emit(k->core, "snapshot.made", k->sandbox, NULL);
+    event_emit(k->core, "snapshot.made", snapshot_tenant(s), k->sandbox, NULL);
     k->done(k->arg, s, NULL);
     bury(k);
 }
@@ -180,7 +180,7 @@ int snapshot_take_tree(struct sandbox *sb, const struct snapshot_spec *asked, sn
                        void *arg, struct err *e)
 {
     struct snapshot_spec how = *asked;
-    if (check_path(how.path, e) || snapshot_name_free(sb->core, how.name, e) ||
+    if (check_path(how.path, e) || snapshot_name_free(sb->core, sandbox_tenant(sb), how.name, e) ||
         usage_check(sb->core, sandbox_tenant(sb), 0, e) || !sandbox_agent(sb, e))
         return -1;
     if (how.memory_wanted)

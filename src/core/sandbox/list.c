@@ -15,6 +15,8 @@ static int newest_first(const void *a, const void *b)
 
 static bool matches(const struct sandbox *sb, const struct sandbox_filter *f)
 {
+    if (f->who && !caller_sees(f->who, sandbox_tenant(sb)))
+        return false;
     if (f->states ? !(f->states & 1u << sb->state) : sb->state == SB_GONE)
         return false;
     if (f->name && (!sb->name || strcmp(sb->name, f->name)))

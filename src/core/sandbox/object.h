@@ -9,8 +9,8 @@ void sandboxes_init(struct core *c);
 void sandboxes_free(struct core *c);
 const struct map *sandboxes(const struct core *c);                /* by id */
 struct sandbox *sandbox_at(const struct core *c, const char *id); /* NULL */
-struct sandbox *sandbox_named(const struct core *c,
-                              const char *name); /* that has the name now; NULL */
+struct sandbox *sandbox_named(const struct core *c, const char *tenant,
+                              const char *name); /* of the tenant, that has the name now; NULL */
 void sandbox_sweep(struct core *c);              /* those that are gone for a day */
 void sandbox_count_create(struct core *c, bool well);
 void sandbox_creates(const struct core *c, uint64_t *ret_well, uint64_t *ret_failed);

@@ -18,7 +18,7 @@
 #define GONE_KEPT    10000
 
 struct sandboxes {
-    struct map by_id, by_name;
+    struct map by_id, by_name; /* by_name: full_name() */
     uint64_t creates, create_failures;
 };
 
@@ -34,22 +34,25 @@ struct sandbox *sandbox_at(const struct core *c, const char *id)
 {
     return map_get(&c->sandboxes->by_id, id);
 }
-struct sandbox *sandbox_named(const struct core *c, const char *name)
+struct sandbox *sandbox_named(const struct core *c, const char *tenant, const char *name)
 {
-    return map_get(&c->sandboxes->by_name, name);
+    char full[FULL_NAME];
+    return map_get(&c->sandboxes->by_name, full_name(tenant, name, full));
 }
 
 void sandbox_enter(struct sandbox *sb)
 {
     struct sandboxes *all = sb->core->sandboxes;
+    char full[FULL_NAME];
     map_set(&all->by_id, sb->id, sb);
     if (sb->name && sb->state != SB_GONE && sb->state != SB_FAILED)
-        map_set(&all->by_name, sb->name, sb);
+        map_set(&all->by_name, full_name(sandbox_tenant(sb), sb->name, full), sb);
 }
 void sandbox_free_name(struct sandbox *sb)
 {
-    if (sb->name && sandbox_named(sb->core, sb->name) == sb)
-        map_del(&sb->core->sandboxes->by_name, sb->name);
+    char full[FULL_NAME];
+    if (sb->name && sandbox_named(sb->core, sandbox_tenant(sb), sb->name) == sb)
+        map_del(&sb->core->sandboxes->by_name, full_name(sandbox_tenant(sb), sb->name, full));
 }
 
 void sandbox_count_create(struct core *c, bool well)
@@ -177,7 +180,7 @@ void sandbox_announce(struct sandbox *sb)
     }
     jw_end(&w);
     (void)snprintf(type, sizeof type, "sandbox.%s", state_name(sb->state));
-    event_emit(sb->core, type, sb->id, b.p);
+    event_emit(sb->core, type, sandbox_tenant(sb), sb->id, b.p);
     buf_free(&b);
 }
 
@@ -202,29 +205,54 @@ void sandbox_set_end(struct sandbox *sb, enum end_reason why, const char *messag
 /* ---- find and list ---- */
 
 /* A failed sandbox does not hold its name, but answers to it while nobody else has it; of several the one that failed last. */
-static struct sandbox *find_failed(struct core *c, const char *name)
+static struct sandbox *find_failed(struct core *c, const struct caller *who, const char *name)
 {
     struct sandbox *best = NULL;
     struct map_entry *en;
     for (size_t i = 0; (en = map_next(sandboxes(c), &i));) {
         struct sandbox *sb = en->value;
         if (sb->state == SB_FAILED && sb->name && !strcmp(sb->name, name) &&
-            (!best || sb->ended_ns > best->ended_ns))
+            caller_sees(who, sandbox_tenant(sb)) && (!best || sb->ended_ns > best->ended_ns))
             best = sb;
     }
     return best;
 }
 
-struct sandbox *sandbox_find(struct core *c, const char *id_or_name, struct err *e)
+static struct sandbox *find_named(struct core *c, const struct caller *who, const char *name,
+                                  struct err *e)
 {
+    struct pick p = {.who = who};
+    struct map_entry *en;
+    for (size_t i = 0; (en = map_next(&c->sandboxes->by_name, &i));)
+        if (full_name_len(en->key) == strlen(name) && str_starts(str_of(en->key), name))
+            pick_add(&p, full_name_tenant(en->key), en->value);
+    if (pick_several(&p))
+        err_why(e, REASON_NAME_TAKEN, E_CONFLICT,
+                "several tenants have a sandbox named '%.63s': use its id", name);
+    return pick_get(&p, false);
+}
+
+struct sandbox *sandbox_find_for(struct core *c, const struct caller *who, const char *id_or_name,
+                                 struct err *e)
+{
+    struct err several = {0};
     struct sandbox *sb = sandbox_at(c, id_or_name);
-    if (!sb)
-        sb = sandbox_named(c, id_or_name);
-    if (!sb)
-        sb = find_failed(c, id_or_name);
-    if (!sb)
+    if (sb && !caller_sees(who, sandbox_tenant(sb)))
+        sb = NULL;
+    else if (!sb)
+        sb = find_named(c, who, id_or_name, &several);
+    if (!sb && !several.code)
+        sb = find_failed(c, who, id_or_name);
+    if (!sb && several.code && e)
+        *e = several;
+    else if (!sb)
         err_why(e, REASON_NO_SANDBOX, E_NOT_FOUND, "sandbox '%.64s' does not exist", id_or_name);
     return sb;
+}
+
+struct sandbox *sandbox_find(struct core *c, const char *id_or_name, struct err *e)
+{
+    return sandbox_find_for(c, &caller_daemon, id_or_name, e);
 }
 
 int sandbox_ended_err(const struct sandbox *sb, struct err *e)
@@ -321,7 +349,7 @@ int sandbox_rename(struct sandbox *sb, const char *name, struct err *e)
     struct core *c = sb->core;
     if (name && !name_ok(str_of(name)))
         return err_set(e, E_INVALID, "name: must match [a-z0-9][a-z0-9-]{0,62}");
-    struct sandbox *other = name ? sandbox_named(c, name) : NULL;
+    struct sandbox *other = name ? sandbox_named(c, sandbox_tenant(sb), name) : NULL;
     if ((other && other != sb) || (name && sandbox_at(c, name)))
         return err_why(e, REASON_NAME_TAKEN, E_CONFLICT, "a sandbox named '%s' already exists",
                        name);

@@ -6,6 +6,7 @@
 #include "base/list.h"
 #include "base/str.h"
 #include "core/host/reason.h"
+#include "core/host/rights.h"
 #include "core/sandbox/activity.h"
 #include "core/sandbox/kept.h"
 #include "core/sandbox/life.h"
@@ -33,6 +34,8 @@ struct sandbox_spec {
     bool asleep;        /* START and READY of its template do not run: it is only looked at */
     const char *name;   /* NULL: none */
     const char *tenant; /* whose it is (core/host/tenant.h); NULL: nobody's */
+    /* Who asks: its scope counts, and it names only what it sees. NULL: the tenant itself. */
+    const struct caller *by;
     const struct tier *tier;                              /* NULL: the operator's default */
     uint32_t cpu_millis, memory_mib, disk_mib, timeout_s; /* 0: default */
     enum on_timeout on_timeout;
@@ -98,6 +101,9 @@ struct sandbox *sandbox_find(
     struct core *c, const char *id_or_name,
     struct err *
         e); /* gone ones only by id, for 24 h; a failed one by its name too, unless a living one has it */
+/* The same of what the caller sees. A name is first its own tenant's. */
+struct sandbox *sandbox_find_for(struct core *c, const struct caller *who, const char *id_or_name,
+                                 struct err *e);
 /* Ends it; done (may be NULL) when nothing of it is left. Idempotent while stopping. */
 int sandbox_kill(struct sandbox *sb, enum end_reason why, const char *message, sandbox_cb *done,
                  void *arg, struct err *e);
@@ -117,6 +123,7 @@ struct agent *sandbox_channel(struct sandbox *sb,
                               struct err *e); /* the same, for looking: does not count as work */
 
 struct sandbox_filter {
+    const struct caller *who; /* only what it sees; NULL: all */
     unsigned states; /* bit set over sb_state; 0: all but gone */
     const char *name, *template;
     struct kv meta; /* all must match */

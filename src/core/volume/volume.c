@@ -43,7 +43,7 @@ bool volume_name_ok(const char *name)
 
 /* ---- objects ---- */
 struct volumes {
-    struct map by_id, by_name;
+    struct map by_id, by_name; /* by_name: full_name() */
 };
 
 void volumes_init(struct core *c) { c->volumes = xcalloc(1, sizeof *c->volumes); }
@@ -52,21 +52,24 @@ struct volume *volume_at(const struct core *c, const char *id)
 {
     return map_get(&c->volumes->by_id, id);
 }
-static struct volume *volume_named(const struct core *c, const char *name)
+static struct volume *volume_named(const struct core *c, const char *tenant, const char *name)
 {
-    return map_get(&c->volumes->by_name, name);
+    char full[FULL_NAME];
+    return map_get(&c->volumes->by_name, full_name(tenant, name, full));
 }
 
-static struct volume *volume_new(struct core *c, const char *id, const char *name)
+/* full: full_name(), as the row has it */
+static struct volume *volume_new(struct core *c, const char *id, const char *full)
 {
     struct volume *v = xcalloc(1, sizeof *v);
     v->core = c;
     (void)snprintf(v->id, sizeof v->id, "%s", id);
-    v->name = xstrdup(name);
+    v->name = xstrndup(full, full_name_len(full));
+    v->tenant = xstrdup(full_name_tenant(full));
     list_init(&v->attachments);
     v->keeper = keeper_new(v);
     map_set(&c->volumes->by_id, v->id, v);
-    map_set(&c->volumes->by_name, v->name, v);
+    map_set(&c->volumes->by_name, full, v);
     return v;
 }
 
@@ -74,22 +77,24 @@ static void bury(void *arg)
 {
     struct volume *v = arg;
     keeper_free(v->keeper);
-    free(v->name);
+    free(v->name), free(v->tenant);
     free(v);
 }
 
 static void volume_forget(struct volume *v)
 {
+    char full[FULL_NAME];
     map_del(&v->core->volumes->by_id, v->id);
-    if (volume_named(v->core, v->name) == v)
-        map_del(&v->core->volumes->by_name, v->name);
+    if (volume_named(v->core, v->tenant, v->name) == v)
+        map_del(&v->core->volumes->by_name, full_name(v->tenant, v->name, full));
     loop_defer(v->core->loop, bury, v);
 }
 
 static void volume_store(struct volume *v, store_done *done, void *arg)
 {
+    char full[FULL_NAME];
     struct volume_row r = {.id = v->id,
-                           .name = v->name,
+                           .name = full_name(v->tenant, v->name, full),
                            .state = states[v->state],
                            .size_mib = v->size_mib,
                            .inodes = v->inodes,
@@ -107,20 +112,47 @@ static void announce(struct volume *v, const char *type)
     jw_kv_str(&w, "volume", v->id);
     jw_kv_str(&w, "name", v->name);
     jw_end(&w);
-    event_emit(v->core, type, NULL, b.p);
+    event_emit(v->core, type, v->tenant, NULL, b.p);
     buf_free(&b);
+}
+
+static struct volume *find_named(struct core *c, const struct caller *who, const char *name,
+                                 struct err *e)
+{
+    struct pick p = {.who = who};
+    struct map_entry *en;
+    for (size_t i = 0; (en = map_next(&c->volumes->by_name, &i));) {
+        struct volume *v = en->value;
+        if (!strcmp(v->name, name))
+            pick_add(&p, v->tenant, v);
+    }
+    if (pick_several(&p))
+        err_why(e, REASON_NAME_TAKEN, E_CONFLICT,
+                "several tenants have a volume named '%.63s': use its id", name);
+    return pick_get(&p, false);
+}
+
+struct volume *volume_find_for(struct core *c, const struct caller *who, const char *id_or_name,
+                               struct err *e)
+{
+    struct err several = {0};
+    struct volume *v = volume_at(c, id_or_name);
+    if (v && !caller_sees(who, v->tenant))
+        v = NULL;
+    else if (!v)
+        v = find_named(c, who, id_or_name, &several);
+    if (v && v->state == VOL_READY)
+        return v;
+    if (several.code && e)
+        *e = several;
+    else
+        err_set(e, E_NOT_FOUND, "volume '%.64s' does not exist", id_or_name);
+    return NULL;
 }
 
 struct volume *volume_find(struct core *c, const char *id_or_name, struct err *e)
 {
-    struct volume *v = volume_at(c, id_or_name);
-    if (!v)
-        v = volume_named(c, id_or_name);
-    if (!v || v->state != VOL_READY) {
-        err_set(e, E_NOT_FOUND, "volume '%.64s' does not exist", id_or_name);
-        return NULL;
-    }
-    return v;
+    return volume_find_for(c, &caller_daemon, id_or_name, e);
 }
 
 size_t volume_count(struct core *c) { return volumes(c)->n; }
@@ -133,13 +165,15 @@ static int oldest_first(const void *a, const void *b)
                                            : strcmp(x->id, y->id);
 }
 
-size_t volume_list(struct core *c, struct volume **ret, size_t max)
+size_t volume_list(struct core *c, const struct caller *who, struct volume **ret, size_t max)
 {
     struct map_entry *en;
     size_t i = 0, n = 0;
-    while (n < max && (en = map_next(volumes(c), &i)))
-        if (((struct volume *)en->value)->state == VOL_READY)
-            ret[n++] = en->value;
+    while (n < max && (en = map_next(volumes(c), &i))) {
+        struct volume *v = en->value;
+        if (v->state == VOL_READY && caller_sees(who, v->tenant))
+            ret[n++] = v;
+    }
     qsort(ret, n, sizeof *ret, oldest_first);
     return n;
 }
@@ -301,13 +335,14 @@ int volume_create(struct core *c, const struct volume_spec *s, volume_cb *done, 
                   struct err *e)
 {
     uint32_t size = s->size_mib ? s->size_mib : c->cfg.def_volume_mib;
-    char id[22];
+    const char *tenant = s->tenant ? s->tenant : "";
+    char id[22], full[FULL_NAME];
     if (c->stopping || c->spawn_lost)
         return err_set(e, E_UNAVAILABLE, "the daemon is stopping, or hutch-spawn is not running");
     if (!s->name || !volume_name_ok(s->name))
         return err_set(e, E_INVALID,
                        "name: must match [A-Za-z0-9_-]{1,63} and must not look like an id");
-    if (volume_named(c, s->name))
+    if (volume_named(c, tenant, s->name))
         return err_why(e, REASON_NAME_TAKEN, E_CONFLICT, "a volume named '%s' already exists",
                        s->name);
     if (size < SP_VOLUME_MIN || size > c->cfg.max_volume_mib)
@@ -321,7 +356,7 @@ int volume_create(struct core *c, const struct volume_spec *s, volume_cb *done, 
         return err_set(e, E_QUOTA, "%zu volumes exist, the limit (HUTCH_MAX_VOLUMES) is %u",
                        volumes(c)->n, c->cfg.max_volumes);
     id_make('v', id);
-    struct volume *v = volume_new(c, id, s->name);
+    struct volume *v = volume_new(c, id, full_name(tenant, s->name, full));
     unsigned char token[20];
     v->size_mib = size, v->inodes = s->inodes;
     v->created_ns = clock_wall();
@@ -373,6 +408,13 @@ struct agent *volume_agent(struct volume *v, struct err *e)
 }
 
 /* ---- start and stop ---- */
+static bool full_name_ok(const char *full)
+{
+    char name[FULL_NAME];
+    (void)snprintf(name, sizeof name, "%.*s", (int)full_name_len(full), full);
+    return volume_name_ok(name);
+}
+
 static int load_volume(void *arg, const struct volume_row *r)
 {
     struct core *c = arg;
@@ -380,7 +422,7 @@ static int load_volume(void *arg, const struct volume_row *r)
     for (int i = 0; r->state && i < (int)(sizeof states / sizeof *states); i++)
         if (!strcmp(states[i], r->state))
             state = i;
-    if (state < 0 || !r->id || !id_ok(str_of(r->id)) || !r->name || !volume_name_ok(r->name)) {
+    if (state < 0 || !r->id || !id_ok(str_of(r->id)) || !r->name || !full_name_ok(r->name)) {
         log_warn("the stored row of volume '%.40s' is damaged; ignoring it", r->id ? r->id : "");
         return 0;
     }

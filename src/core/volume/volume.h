@@ -36,7 +36,7 @@ enum volume_state { VOL_MAKING, VOL_READY, VOL_DELETING };
 struct volume {
     struct core *core;
     char id[22];
-    char *name;
+    char *name, *tenant; /* tenant "": the operator's */
     enum volume_state state;
     uint32_t size_mib, inodes; /* inodes 0: as many as the size gives */
     int64_t created_ns;
@@ -63,7 +63,7 @@ struct attachment {
 bool volume_name_ok(const char *name); /* ^[A-Za-z0-9_-]{1,63}$ and not the form of an id */
 
 struct volume_spec {
-    const char *name;
+    const char *name, *tenant; /* NULL: the operator's */
     uint32_t size_mib, inodes; /* 0: default */
 };
 typedef void volume_cb(void *arg, struct volume *v /* NULL on error */, const struct err *e);
@@ -71,8 +71,11 @@ int volume_create(struct core *c, const struct volume_spec *s, volume_cb *done, 
                   struct err *e);
 struct volume *volume_find(struct core *c, const char *id_or_name,
                            struct err *e); /* ready ones only */
+struct volume *volume_find_for(struct core *c, const struct caller *who, const char *id_or_name,
+                               struct err *e); /* of what it sees; a name is first its own tenant's */
 size_t volume_count(struct core *c);
-size_t volume_list(struct core *c, struct volume **ret, size_t max); /* oldest first */
+size_t volume_list(struct core *c, const struct caller *who, struct volume **ret,
+                   size_t max); /* what it sees, oldest first */
 /* E_CONFLICT while a sandbox has it. done(v == NULL, e == NULL): nothing of it is left. */
 int volume_delete(struct volume *v, volume_cb *done, void *arg, struct err *e);
 size_t volume_users(
@@ -96,8 +99,9 @@ struct volume_mount {
     bool read_only;
 };
 /* Would it be possible? Paths are absolute and tidy, none inside another, none of the kernel's. */
-int volumes_check(struct core *c, const struct volume_mount *m, size_t n, struct err *e);
-void volumes_attach(struct sandbox *sb, const struct volume_mount *m,
+int volumes_check(struct core *c, const struct caller *who, const struct volume_mount *m, size_t n,
+                  struct err *e);
+void volumes_attach(struct sandbox *sb, const struct caller *who, const struct volume_mount *m,
                     size_t n); /* after volumes_check in the same turn */
 /* Make them usable in sb->box. Always calls back, later, also if the sandbox is gone by then. */
 void volumes_connect(struct sandbox *sb, void (*cb)(void *arg, const struct err *e), void *arg);

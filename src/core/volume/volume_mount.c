@@ -53,14 +53,16 @@ static int check_path(const char *p, struct err *e)
     return str_utf8(str_of(p)) ? 0 : err_set(e, E_INVALID, "path of a volume: not UTF-8");
 }
 
-int volumes_check(struct core *c, const struct volume_mount *m, size_t n, struct err *e)
+int volumes_check(struct core *c, const struct caller *who, const struct volume_mount *m, size_t n,
+                  struct err *e)
 {
     if (n > VOLUMES_PER_SANDBOX)
         return err_set(e, E_INVALID, "at most %d volumes in a sandbox", VOLUMES_PER_SANDBOX);
     for (size_t i = 0; i < n; i++) {
         if (check_path(m[i].path, e))
             return -1;
-        if (!volume_find(c, m[i].volume, e))
+        const struct volume *v = volume_find_for(c, who, m[i].volume, e);
+        if (!v || !caller_changes(who, v->tenant))
             return err_set(
                 e, E_INVALID, "volume '%.64s' does not exist",
                 m[i].volume); /* what was asked for does, only a part of the request is wrong */
@@ -87,10 +89,11 @@ static struct attachment *attach(struct sandbox *sb, struct volume *v, const cha
     return a;
 }
 
-void volumes_attach(struct sandbox *sb, const struct volume_mount *m, size_t n)
+void volumes_attach(struct sandbox *sb, const struct caller *who, const struct volume_mount *m,
+                    size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        struct volume *v = volume_find(sb->core, m[i].volume, NULL);
+        struct volume *v = volume_find_for(sb->core, who, m[i].volume, NULL);
         struct attachment *a = attach(sb, v, m[i].path, m[i].read_only);
         struct attachment_row r = {
             .sandbox = sb->id, .path = a->path, .volume = v->id, .read_only = a->read_only};

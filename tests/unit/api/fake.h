@@ -127,23 +127,52 @@ size_t presets_report(struct core *c, struct doctor_check *ret, size_t max)
     return 1;
 }
 #define KEY "e2b_0123456789012345678901234567890123456789"
-static struct key fake_key = {.id = "k00000000000000000001", .name = (char *)(uintptr_t)"ci", .prefix = "e2b_01234567", .created_ns = 1000000000};
-bool auth_check(struct core *c, struct str key) { (void)c; return str_eqz(key, KEY); }
+static struct key fake_key = {.id = "k00000000000000000001", .name = (char *)(uintptr_t)"ci", .tenant = (char *)(uintptr_t)"owner", .role = ROLE_ADMIN, .prefix = "e2b_01234567", .created_ns = 1000000000};
+/* The key that the test sends. Its role and tenant are the test's to change; put them back. */
+static struct key fake_sent = {.id = "k00000000000000000002", .name = (char *)(uintptr_t)"owner", .tenant = (char *)(uintptr_t)"owner", .role = ROLE_ADMIN};
+const struct key *auth_check(struct core *c, struct str key, struct err *e)
+{
+    (void)c;
+    if (str_eqz(key, KEY))
+        return &fake_sent;
+    err_set(e, E_UNAUTHENTICATED, "the API key is unknown or was revoked");
+    return NULL;
+}
+bool auth_expired(const struct key *k) { (void)k; return false; }
+struct caller auth_caller(const struct key *k)
+{
+    return k ? (struct caller){.role = k->role, .tenant = k->tenant, .scope = &k->scope, .key = k}
+             : (struct caller){.role = ROLE_NONE, .tenant = ""};
+}
 const struct key *auth_find(struct core *c, struct str key)
 {
-    static char name[] = "owner";
-    static const struct key k = {.name = name};
-    return auth_check(c, key) ? &k : NULL;
+    return auth_check(c, key, NULL);
 }
-int auth_create(struct core *c, const char *name, char plain[AUTH_PLAIN], struct key **ret,
+static struct {
+    enum role role;
+    char tenant[TENANT_NAME_MAX + 1];
+} fake_key_spec;
+int auth_create(struct core *c, struct key_spec *spec, char plain[AUTH_PLAIN], struct key **ret,
                 struct err *e)
 {
-    (void)c, (void)name, (void)e;
+    (void)c, (void)e;
+    scope_free(&spec->scope);
+    fake_key_spec.role = spec->role;
+    (void)snprintf(fake_key_spec.tenant, sizeof fake_key_spec.tenant, "%s",
+                   spec->tenant ? spec->tenant : "");
     memcpy(plain, KEY, 45);
     *ret = &fake_key;
     return 0;
 }
-int auth_revoke(struct core *c, const char *id, struct err *e) { (void)c; return strcmp(id, fake_key.id) ? err_set(e, E_NOT_FOUND, "no such key") : 0; }
+struct key *auth_key_for(struct core *c, const struct caller *who, const char *id, struct err *e)
+{
+    (void)c, (void)who;
+    if (!strcmp(id, fake_key.id))
+        return &fake_key;
+    err_set(e, E_NOT_FOUND, "no such key");
+    return NULL;
+}
+void auth_revoke(struct core *c, struct key *k) { (void)c, (void)k; }
 size_t auth_list(struct core *c, struct key **ret, size_t max) { (void)c, (void)max; ret[0] = &fake_key; return 1; }
 
 /* note.h */
@@ -189,6 +218,14 @@ struct sandbox *sandbox_find(struct core *c, const char *id, struct err *e)
 {
     if (!strcmp(id, ID) || !strcmp(id, "box"))
         return &c->sb;
+    err_set(e, E_NOT_FOUND, "sandbox '%s' does not exist", id);
+    return NULL;
+}
+struct sandbox *sandbox_find_for(struct core *c, const struct caller *who, const char *id, struct err *e)
+{
+    struct sandbox *sb = sandbox_find(c, id, e);
+    if (!sb || caller_sees(who, "owner"))
+        return sb;
     err_set(e, E_NOT_FOUND, "sandbox '%s' does not exist", id);
     return NULL;
 }
@@ -272,8 +309,9 @@ int sandbox_console(struct sandbox *sb, void (*cb)(void *, struct str, const str
 }
 
 /* network.h, secret.h, egress_log.h: what the API itself does with them */
-int network_parse(struct core *c, struct json *obj, struct network_spec *ret, struct err *e)
+int network_parse(struct core *c, const struct caller *who, const char *tenant, struct json *obj, struct network_spec *ret, struct err *e)
 {
+    (void)who, (void)tenant;
     struct str mode = {0};
     struct buf text = {0};
     (void)c;
@@ -316,7 +354,7 @@ void egress_log_query(struct core *c, const struct egress_query *q, egress_page_
     F.egress.cb = cb, F.egress.arg = arg, F.egress.after = q->after, F.egress.limit = q->limit, F.egress.verify = q->verify;
     fake_set(&F.egress.filter, q->verdict);
 }
-static struct secret fake_secret = {.name = (char *)(uintptr_t)"token", .created_ns = 1000000000, .updated_ns = 1000000000, .calls = 3};
+static struct secret fake_secret = {.id = "s00000000000000000009", .name = (char *)(uintptr_t)"token@owner", .label = (char *)(uintptr_t)"token", .tenant = (char *)(uintptr_t)"owner", .created_ns = 1000000000, .updated_ns = 1000000000, .calls = 3};
 int secret_put(struct core *c, const struct secret_spec *s, void (*done)(void *, const struct err *), void *arg, struct err *e)
 {
     (void)c, (void)s;
@@ -325,11 +363,19 @@ int secret_put(struct core *c, const struct secret_spec *s, void (*done)(void *,
     F.unary.cb = done, F.unary.arg = arg;
     return 0;
 }
-int secret_delete(struct core *c, const char *name, struct err *e) { (void)c; return strcmp(name, "token") ? err_set(e, E_NOT_FOUND, "no such secret") : 0; }
-struct secret *secret_find(struct core *c, const char *name) { (void)c; return strcmp(name, "token") ? NULL : &fake_secret; }
-struct secret *secret_find_id(struct core *c, const char *id) { (void)c; return strcmp(id, fake_secret.id) ? NULL : &fake_secret; }
+void secret_delete(struct core *c, struct secret *s) { (void)c, (void)s; }
+struct secret *secret_find(struct core *c, const char *name) { (void)c; return strcmp(name, fake_secret.name) ? NULL : &fake_secret; }
+struct secret *secret_of_tenant(struct core *c, const char *tenant, const char *name) { (void)c, (void)tenant; return strcmp(name, "token") ? NULL : &fake_secret; }
+struct secret *secret_find_for(struct core *c, const struct caller *who, const char *id, struct err *e)
+{
+    (void)c;
+    if (caller_sees(who, "owner") && (!strcmp(id, fake_secret.id) || !strcmp(id, "token")))
+        return &fake_secret;
+    err_set(e, E_NOT_FOUND, "no such secret");
+    return NULL;
+}
 bool secret_name_ok(const char *name) { return *name != 0; }
-size_t secret_list(struct core *c, struct secret **ret, size_t max) { (void)c, (void)max; ret[0] = &fake_secret; return 1; }
+size_t secret_list(struct core *c, const struct caller *who, struct secret **ret, size_t max) { (void)c, (void)max, (void)who; ret[0] = &fake_secret; return 1; }
 void secret_refresh(struct core *c, void (*done)(void *arg), void *arg) { loop_defer(c->loop, done, arg); }
 
 /* exec.h */
@@ -536,10 +582,12 @@ static struct snapshot fake_snapshot = {.id = "s00000000000000000001", .name = (
                                         .disk_mib = 4096, .created_ns = 1000000000, .memory_bytes = 7, .disk_bytes = 5, .downtime_ns = 12340000};
 static struct { snapshot_cb *cb; void *arg; struct snapshot_spec spec; struct fork_spec fork; fork_cb *forked; void (*deleted)(void *, const struct err *);
                 struct snapshot_filter filter; struct buf name; sandbox_cb *back; bool boot; } SN;
-struct snapshot *snapshot_find(struct core *c, const char *n, struct err *e)
+struct snapshot *snapshot_find_for(struct core *c, const struct caller *who, const char *n, struct err *e)
 {
     (void)c;
-    if (!strcmp(n, fake_snapshot.id) || !strcmp(n, fake_snapshot.name))
+    if (!caller_sees(who, "owner"))
+        err_set(e, E_NOT_FOUND, "snapshot '%s' does not exist", n);
+    else if (!strcmp(n, fake_snapshot.id) || !strcmp(n, fake_snapshot.name))
         return &fake_snapshot;
     err_set(e, E_NOT_FOUND, "snapshot '%s' does not exist", n);
     return NULL;
@@ -656,7 +704,7 @@ int signer_trust(struct core *c, const char *name, const char *key, struct err *
 int signer_distrust(struct core *c, const char *name, struct err *e) { (void)c; return strcmp(name, "friend") ? err_set(e, E_NOT_FOUND, "no such key") : 0; }
 
 /* volume.h: one volume, "data"; opening and the rest wait for the test */
-static struct volume fake_volume = {.id = "v00000000000000000001", .name = (char *)(uintptr_t)"data", .state = VOL_READY, .size_mib = 64,
+static struct volume fake_volume = {.id = "v00000000000000000001", .name = (char *)(uintptr_t)"data", .tenant = (char *)(uintptr_t)"owner", .state = VOL_READY, .size_mib = 64,
                                     .created_ns = 1700000000000000000, .token = "0123456789012345678901234567890123456789"};
 static struct { volume_cb *cb; void *arg; void (*open)(void *, struct volume *, struct agent *, const struct err *); void *open_arg;
                 void (*usage)(void *, const struct err *, uint64_t); void *usage_arg; char name[64]; uint32_t size_mib, inodes; bool closed; } V;
@@ -669,8 +717,16 @@ struct volume *volume_find(struct core *c, const char *n, struct err *e)
     err_set(e, E_NOT_FOUND, "volume '%s' does not exist", n);
     return NULL;
 }
+struct volume *volume_find_for(struct core *c, const struct caller *who, const char *n, struct err *e)
+{
+    struct volume *v = volume_find(c, n, e);
+    if (!v || caller_sees(who, v->tenant))
+        return v;
+    err_set(e, E_NOT_FOUND, "volume '%s' does not exist", n);
+    return NULL;
+}
 size_t volume_count(struct core *c) { (void)c; return 1; }
-size_t volume_list(struct core *c, struct volume **ret, size_t max) { (void)c, (void)max; ret[0] = &fake_volume; return 1; }
+size_t volume_list(struct core *c, const struct caller *who, struct volume **ret, size_t max) { (void)c, (void)max, (void)who; ret[0] = &fake_volume; return 1; }
 int volume_create(struct core *c, const struct volume_spec *s, volume_cb *done, void *arg, struct err *e)
 {
     (void)c;
@@ -700,7 +756,7 @@ struct agent *volume_agent(struct volume *v, struct err *e)
     err_set(e, E_UNAVAILABLE, "closed");
     return NULL;
 }
-int volumes_check(struct core *c, const struct volume_mount *m, size_t n, struct err *e) { (void)c, (void)m, (void)n; return fake_refuses(e) ? -1 : 0; }
+int volumes_check(struct core *c, const struct caller *who, const struct volume_mount *m, size_t n, struct err *e) { (void)who, (void)c, (void)m, (void)n; return fake_refuses(e) ? -1 : 0; }
 
 struct watch *watch_start(struct sandbox *sb, const char *p, const char *u, bool r, bool en, const struct watch_ops *ops, void *arg, struct err *e)
 {
@@ -715,7 +771,7 @@ struct watch *watch_start(struct sandbox *sb, const char *p, const char *u, bool
 void watch_cancel(struct watch *w) { F.watch_cancels++; F.watch = NULL; free(w); }
 
 /* template.h */
-static struct template fake_template = {.id = "t00000000000000000001", .name = (char *)(uintptr_t)"base", .source = (char *)(uintptr_t)"bootstrap", .created_ns = 1000000000, .size_bytes = 9, .disk_min_mib = 512, .warm_vm = true};
+static struct template fake_template = {.id = "t00000000000000000001", .name = (char *)(uintptr_t)"base", .tenant = (char *)(uintptr_t)"", .source = (char *)(uintptr_t)"bootstrap", .created_ns = 1000000000, .size_bytes = 9, .disk_min_mib = 512, .warm_vm = true};
 struct template *template_find(struct core *c, const char *n, struct err *e)
 {
     (void)c;
@@ -724,7 +780,8 @@ struct template *template_find(struct core *c, const char *n, struct err *e)
     err_set(e, E_NOT_FOUND, "template '%s' does not exist", n);
     return NULL;
 }
-size_t template_list(struct core *c, struct template **ret, size_t max) { (void)c, (void)max; ret[0] = &fake_template; return 1; }
+struct template *template_find_for(struct core *c, const struct caller *who, const char *n, struct err *e) { (void)who; return template_find(c, n, e); }
+size_t template_list(struct core *c, const struct caller *who, struct template **ret, size_t max) { (void)c, (void)max, (void)who; ret[0] = &fake_template; return 1; }
 int template_remove(struct core *c, struct template *t, void (*done)(void *, const struct err *), void *arg, struct err *e)
 {
     (void)c, (void)t, (void)done, (void)arg;
@@ -763,9 +820,9 @@ struct build *build_recipe(struct core *c, const struct recipe_spec *s, const st
     fake_upload(s->context_fd);
     return fake_build(ops, arg, e);
 }
-struct build *build_import(struct core *c, const char *n, int fd, const struct build_ops *ops, void *arg, struct err *e)
+struct build *build_import(struct core *c, const char *tenant, const char *n, int fd, const struct build_ops *ops, void *arg, struct err *e)
 {
-    (void)c, (void)n;
+    (void)c, (void)n, (void)tenant;
     fake_upload(fd);
     return fake_build(ops, arg, e);
 }
@@ -784,17 +841,18 @@ int build_tempfile(struct core *c, struct err *e)
 /* event.h */
 void event_follow(struct core *c, struct follower *f) { list_add_tail(&c->followers, &f->link); }
 void event_unfollow(struct follower *f) { list_del(&f->link); }
-void event_each(struct core *c, uint64_t since, const char *sandbox, void (*fn)(void *, const struct event *), void *arg)
+void event_each(struct core *c, const struct caller *who, uint64_t since, const char *sandbox, void (*fn)(void *, const struct event *), void *arg)
 {
     for (size_t i = 0; i < c->nev; i++)
-        if (c->ev[i].seq > since && (!sandbox || !strcmp(sandbox, c->ev[i].sandbox)))
+        if (c->ev[i].seq > since && caller_sees(who, c->ev[i].tenant) && (!sandbox || !strcmp(sandbox, c->ev[i].sandbox)))
             fn(arg, &c->ev[i]);
 }
-void event_emit(struct core *c, const char *type, const char *sandbox, const char *data)
+void event_emit(struct core *c, const char *type, const char *tenant, const char *sandbox, const char *data)
 {
     struct event *ev = &c->ev[c->nev++];
     *ev = (struct event){.seq = c->nev, .at_ns = 1000000000, .data_json = (char *)(uintptr_t)data};
     snprintf(ev->type, sizeof ev->type, "%s", type);
+    snprintf(ev->tenant, sizeof ev->tenant, "%s", tenant ? tenant : "");
     snprintf(ev->sandbox, sizeof ev->sandbox, "%s", sandbox ? sandbox : "");
     struct follower *f;
     list_each(f, &c->followers, link) f->fn(f->arg, ev);

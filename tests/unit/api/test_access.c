@@ -68,7 +68,7 @@ TEST(interpreter, says_what_is_missing_and_what_is_wrong)
     execute(x, BAD_TOKEN);
     HAS(x, "X-Access-Token is not this sandbox's");
     execute(x, BAD_KEY);
-    HAS(x, "the API key is unknown or was revoked");
+    HAS(x, "the API key is unknown, was revoked or has expired");
     fx_free(x);
 }
 TEST(interpreter, takes_the_access_token_or_a_key)

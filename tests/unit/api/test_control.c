@@ -294,7 +294,9 @@ TEST(keys, are_made_listed_and_revoked)
     struct fx *x = fx_new();
     fx_ask(x, "POST", "/v1/keys", "{\"name\":\"ci\"}");
     HAS(x, "HTTP/1.1 201");
-    HAS(x, "{\"id\":\"k00000000000000000001\",\"name\":\"ci\",\"key\":\"" KEY "\"}");
+    HAS(x, "{\"id\":\"k00000000000000000001\",\"name\":\"ci\",\"tenant\":\"owner\",\"role\":\"admin\",\"scope\":null,\"expires_at\":null,\"key\":\"" KEY "\"}");
+    CHECK_INT(fake_key_spec.role, ROLE_MEMBER); /* what nobody asked for is the least that is of use */
+    CHECK_STR(fake_key_spec.tenant, "ci");
     fx_ask(x, "POST", "/v1/keys", "{}");
     HAS(x, "HTTP/1.1 400");
     fx_ask(x, "GET", "/v1/keys", NULL);
@@ -378,9 +380,9 @@ TEST(lines, silence_is_kept_alive)
 TEST(events, list_and_logs)
 {
     struct fx *x = fx_new();
-    event_emit(&x->core, "sandbox.running", ID, "{\"tier\":\"vm\"}");
-    event_emit(&x->core, "host.started", NULL, "{}");
-    event_emit(&x->core, "sandbox.failed", ID, "{\"message\":\"it broke\"}");
+    event_emit(&x->core, "sandbox.running", NULL, ID, "{\"tier\":\"vm\"}");
+    event_emit(&x->core, "host.started", NULL, NULL, "{}");
+    event_emit(&x->core, "sandbox.failed", NULL, ID, "{\"message\":\"it broke\"}");
     fx_ask(x, "GET", "/v1/events?follow=0&since=1", NULL);
     HAS(x, "{\"events\":[{\"seq\":2,\"at\":\"1970-01-01T00:00:01.000Z\",\"type\":\"host.started\",\"sandbox\":null,\"data\":{}},{\"seq\":3");
     fx_ask(x, "GET", "/v1/events?follow=0&sandbox=box", NULL);
@@ -398,21 +400,21 @@ TEST(events, list_and_logs)
 TEST(events, follow_from_a_point_then_live)
 {
     struct fx *x = fx_new();
-    event_emit(&x->core, "a.one", NULL, "{}");
-    event_emit(&x->core, "a.two", NULL, "{}");
+    event_emit(&x->core, "a.one", NULL, NULL, "{}");
+    event_emit(&x->core, "a.two", NULL, NULL, "{}");
     fx_begin(x, "GET", "/v1/events?since=1", NULL);
     fx_until(x, "a.two");
     HAS(x, "text/event-stream");
     HAS(x, "id: 2\nevent: a.two\ndata: {\"seq\":2,");
     CHECK(!strstr(x->in.p, "a.one"));
-    event_emit(&x->core, "a.three", NULL, "{}");
+    event_emit(&x->core, "a.three", NULL, NULL, "{}");
     fx_until(x, "id: 3\nevent: a.three");
     CHECK(!list_empty(&x->core.followers));
     fx_close(x);
     CHECK(list_empty(&x->core.followers));
     fx_begin(x, "GET", "/v1/events", NULL);
     fx_until(x, "\r\n\r\n");
-    event_emit(&x->core, "a.four", NULL, "{}");
+    event_emit(&x->core, "a.four", NULL, NULL, "{}");
     fx_until(x, "a.four");
     CHECK(!strstr(x->in.p, "a.three"));
     fx_free(x);
@@ -427,7 +429,7 @@ TEST(events, a_slow_follower_misses_nothing)
     fx_begin(x, "GET", "/v1/events", NULL);
     fx_until(x, "\r\n\r\n");
     for (int i = 0; i < 500; i++) {
-        event_emit(&x->core, "a.big", NULL, big);
+        event_emit(&x->core, "a.big", NULL, NULL, big);
         if (i % 50 == 0)
             fx_turn(x, 1);
     }

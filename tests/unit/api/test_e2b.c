@@ -590,13 +590,13 @@ TEST(templates, build_tags_and_memory)
     struct e2b *again = e2b_dialect.start(x->api);
     struct e2b_found f;
     struct err e;
-    CHECK_INT(catalogue_resolve(again, "my_app:prod", &f, &e), 0);
+    CHECK_INT(catalogue_resolve(again, &caller_daemon, "my_app:prod", &f, &e), 0);
     CHECK_STR(f.template_id, tid);
     CHECK_STR(f.build_id, bid);
-    CHECK_INT(catalogue_resolve(again, "hutch/my_app", &f, &e), 0);
-    CHECK_INT(catalogue_resolve(again, "my_app:stable", &f, &e), -1);
+    CHECK_INT(catalogue_resolve(again, &caller_daemon, "hutch/my_app", &f, &e), 0);
+    CHECK_INT(catalogue_resolve(again, &caller_daemon, "my_app:stable", &f, &e), -1);
     CHECK_STR(e.msg, "tag 'stable' does not exist for template 'my_app'");
-    CHECK(catalogue_get(again, "my_app") && !kv_get(&catalogue_get(again, "my_app")->tags, "ok"));
+    CHECK(catalogue_get(again, &caller_daemon, "my_app") && !kv_get(&catalogue_get(again, &caller_daemon, "my_app")->tags, "ok"));
     e2b_dialect.stop(again);
     without_home(x);
     fx_free(x);

@@ -321,7 +321,7 @@ TEST(build, progress_then_done)
     fx_until(x, "0\r\n\r\n");
     HAS(x, "{\"event\":\"progress\",\"percent\":40,\"step\":\"unpacking\"}\n");
     HAS(x, "{\"event\":\"log\",\"line\":\"a line\"}\n");
-    HAS(x, "{\"event\":\"done\",\"template\":{\"id\":\"t00000000000000000001\",\"name\":\"base\",\"created_at\":\"1970-01-01T00:00:01.000Z\",\"source\":\"bootstrap\",\"parent\":null,\"size_bytes\":9,\"disk_min_mib\":512,\"warm\":[\"vm\"],\"kernels\":[]}}\n");
+    HAS(x, "{\"event\":\"done\",\"template\":{\"id\":\"t00000000000000000001\",\"name\":\"base\",\"tenant\":null,\"created_at\":\"1970-01-01T00:00:01.000Z\",\"source\":\"bootstrap\",\"parent\":null,\"size_bytes\":9,\"disk_min_mib\":512,\"warm\":[\"vm\"],\"kernels\":[]}}\n");
     fx_begin(x, "POST", "/v1/templates", "{\"builtin\":\"base\"}");
     err_set(&e, E_UNAVAILABLE, "no network");
     fake_build_done(NULL, &e);

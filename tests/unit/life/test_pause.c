@@ -261,14 +261,14 @@ TEST(snapshot, outlives_its_sandbox)
         CHECK_INT(snapshot_it(sb, (struct snapshot_spec){.name = "s"}).err.code, E_CONFLICT);
         CHECK(kill_it(sb).ok);
         struct sandbox *copy =
-            made(&(struct sandbox_spec){.from = snapshot_find(W.core, "s", NULL)});
+            made(&(struct sandbox_spec){.from = snapshot_find_for(W.core, &caller_daemon, "s", NULL)});
         CHECK_STR(copy->start_path, t == &fake_vm ? "snapshot" : "boot");
         world_check();
         /* deleted at once; its files go when nothing needs them */
         struct err e;
-        CHECK(!snapshot_delete(snapshot_find(W.core, "s", NULL), NULL, NULL, &e));
+        CHECK(!snapshot_delete(snapshot_find_for(W.core, &caller_daemon, "s", NULL), NULL, NULL, &e));
         world_settle("delete");
-        CHECK(!snapshot_find(W.core, "s", NULL));
+        CHECK(!snapshot_find_for(W.core, &caller_daemon, "s", NULL));
         CHECK_INT(world_files("snapshots"), t == &fake_vm);
         CHECK(kill_it(copy).ok);
         CHECK_INT(world_files("snapshots"), 0);
@@ -285,10 +285,10 @@ TEST(snapshot, keeps_the_last_ones_and_expires)
     CHECK(snapshot_it(sb, (struct snapshot_spec){.name = "brief", .expires_s = 50}).ok);
     world_skip(40);
     world_settle("time");
-    CHECK(snapshot_find(W.core, "brief", NULL));
+    CHECK(snapshot_find_for(W.core, &caller_daemon, "brief", NULL));
     world_skip(20);
     world_settle("time");
-    CHECK(!snapshot_find(W.core, "brief", NULL));
+    CHECK(!snapshot_find_for(W.core, &caller_daemon, "brief", NULL));
     world_check();
     world_end();
 }

@@ -252,7 +252,7 @@ TEST(restart, keeps_snapshots_and_what_is_made_of_them)
         KEEP_ID(copy);
         (void)box;
         world_restart();
-        struct snapshot *snap = snapshot_find(W.core, "s", NULL);
+        struct snapshot *snap = snapshot_find_for(W.core, &caller_daemon, "s", NULL);
         CHECK(snap);
         CHECK_INT(snapshot_users(snap), t == &fake_vm); /* a container has its own copy */
         CHECK(make(&(struct sandbox_spec){.from = snap}).ok);

@@ -110,12 +110,12 @@ static void end(void)
 static void name_is_free(void)
 {
     if (state_now(R.sandbox) == NONE)
-        CHECK(!sandbox_named(W.core, "a"));
+        CHECK(!sandbox_named(W.core, "", "a"));
 }
 static void snapshot_or_not(void)
 {
     if (R.mode != RESTART) /* what was under way when it ended may be there or not, but whole */
-        WANT((snapshot_find(W.core, "s", NULL) != NULL) == R.got.ok);
+        WANT((snapshot_find_for(W.core, &caller_daemon, "s", NULL) != NULL) == R.got.ok);
 }
 static void children_or_not(void)
 {

@@ -413,6 +413,30 @@ TEST(store, newer_schema_is_refused)
     loop_free(loop);
 }
 
+static int see_old_key(void *arg, const struct key_row *r)
+{
+    CHECK_STR(r->name, "ci");
+    CHECK_STR(r->sha256, "00ff");
+    CHECK(!r->role && !r->tenant && !r->scope && !r->expires_wall_ns); /* whoever loads it decides what it may */
+    ++*(int *)arg;
+    return 0;
+}
+
+/* A home of before keys had roles: the same file, as the version before wrote it. */
+TEST(store, keys_without_roles_are_readable)
+{
+    fresh();
+    store_close(must_open());
+    raw_exec("INSERT INTO keys(id,name,prefix,sha256,created_wall_ns,last_used_wall_ns,revoked_wall_ns) VALUES('k1','ci','e2b_ab','00ff',1,2,0);"
+             "ALTER TABLE keys DROP COLUMN tenant; ALTER TABLE keys DROP COLUMN role; ALTER TABLE keys DROP COLUMN scope;"
+             "ALTER TABLE keys DROP COLUMN expires_wall_ns; PRAGMA user_version=5");
+    struct store *s = must_open();
+    int n = 0;
+    CHECK(!store_load_keys(s, see_old_key, &n, NULL) && n == 1);
+    store_close(s);
+    loop_free(loop);
+}
+
 TEST(store, failed_migration_leaves_the_file_alone)
 {
     fresh();

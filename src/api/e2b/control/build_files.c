@@ -87,7 +87,7 @@ void e2b_build_file(struct http_stream *s, void *a)
     }
     char path[FILE_PATH], mac[65], shelf[E2B_SHELF];
     long long until = (clock_wall() + URL_NS) / NS_PER_S;
-    e2b_build_shelf(gate_tenant(api_core(a), s), t, shelf);
+    e2b_build_shelf(api_caller(a, s).tenant, t, shelf);
     file_path(a, shelf, hash.p, path);
     sign(e2b_of(a), shelf, hash.p, until, mac);
     auto_buf url = {0};

@@ -70,7 +70,7 @@ static void prune(struct e2b *x, struct e2b_template *t, const struct e2b_build 
         if (b == newest || b->state != BUILD_READY || tagged(b))
             continue;
         struct template *c = template_find(api_core(x->api), b->core_id, NULL);
-        if (c && !core_wanted(x, b) &&
+        if (c && !strcmp(c->tenant, t->tenant) && !core_wanted(x, b) &&
             (c->users || template_remove(api_core(x->api), c, NULL, NULL, &e)))
             continue; /* next time */
         build_drop(b);
@@ -116,17 +116,18 @@ static void on_done(void *arg, const struct template *t, const struct err *e)
     failed(b, msg.p, step);
 }
 
-static int find_base(struct api *a, struct json *j, struct e2b_found *f, struct err *e)
+static int find_base(struct api *a, const struct caller *who, struct json *j, struct e2b_found *f,
+                     struct err *e)
 {
     struct str image = {0}, from = {0};
     char name[64];
     if (json_str(j, "fromImage", &image, false, e) || json_str(j, "fromTemplate", &from, false, e))
         return -1;
     if (from.n)
-        return catalogue_resolve(e2b_of(a), from.p, f, e);
+        return catalogue_resolve(e2b_of(a), who, from.p, f, e);
     if (!image.n)
         image = S("e2bdev/base");
-    if (catalogue_resolve(e2b_of(a), e2b_image_template(image.p, name), f, NULL))
+    if (catalogue_resolve(e2b_of(a), who, e2b_image_template(image.p, name), f, NULL))
         return err_set(
             e, E_NOT_FOUND,
             "image '%.80s' is not on this host, and images are not pulled here. Import it first: docker save %.40s | hutch template import %s -",
@@ -145,14 +146,14 @@ static void key_of(const struct e2b_recipe *r, const char *shelf, char out[65])
 }
 
 /* Same base, same steps, same files: same template, the newest if one was told to build anew. */
-static const struct e2b_build *same_build(struct e2b *x, const char *key)
+static const struct e2b_build *same_build(struct e2b *x, const char *tenant, const char *key)
 {
     struct e2b_template *t;
     struct e2b_build *b;
     const struct e2b_build *same = NULL;
     list_each(t, &x->templates, link)
         list_each(b, &t->builds, link)
-            if (b->state == BUILD_READY && !strcmp(b->key, key) &&
+            if (b->state == BUILD_READY && !strcmp(t->tenant, tenant) && !strcmp(b->key, key) &&
                 (!same || b->created_ns > same->created_ns) &&
                 template_find(api_core(x->api), b->core_id, NULL))
                 same = b;
@@ -169,7 +170,7 @@ static void core_name(struct e2b_build *b)
     (void)snprintf(b->core_name + n, sizeof b->core_name - n, "-%.8s", b->id);
 }
 
-static void start_core(struct e2b_build *b, struct e2b_recipe *r)
+static void start_core(struct e2b_build *b, const struct caller *who, struct e2b_recipe *r)
 {
     static const struct build_ops ops = {.progress = on_progress, .log = on_log, .done = on_done};
     struct err e;
@@ -177,7 +178,7 @@ static void start_core(struct e2b_build *b, struct e2b_recipe *r)
     e2b_build_shelf(b->tenant, b->t, shelf);
     key_of(r, shelf, b->key);
     const struct e2b_build *same =
-        r->cached_line < r->line ? NULL : same_build(e2b_of(b->api), b->key);
+        r->cached_line < r->line ? NULL : same_build(e2b_of(b->api), b->t->tenant, b->key);
     if (same) {
         say(b, "info", "CACHED: the same steps were built before", NULL);
         succeeded(b, same->core_id);
@@ -194,10 +195,11 @@ static void start_core(struct e2b_build *b, struct e2b_recipe *r)
                                .context_fd = -1,
                                .force = true,
                                .cached_line = r->cached_line,
-                               .tenant = b->tenant};
+                               .tenant = b->tenant,
+                               .by = who};
     struct network_spec net = {0};
     auto_json open = json_parse_obj(BUILD_NETWORK, sizeof BUILD_NETWORK - 1, &e);
-    if (network_parse(api_core(b->api), open, &net, &e)) {
+    if (network_parse(api_core(b->api), who, b->tenant, open, &net, &e)) {
         failed(b, e.msg, "base");
         return;
     }
@@ -233,8 +235,9 @@ static void on_start(struct http_stream *s, void *a, const char *p, size_t n)
     b->state = BUILD_BUILDING;
     b->started_ns = clock_mono();
     b->api = a;
-    b->tenant = xstrdup(gate_tenant(api_core(a), s));
-    if (find_base(a, j, &f, &e)) {
+    struct caller who = api_caller(a, s);
+    b->tenant = xstrdup(b->t->tenant);
+    if (find_base(a, &who, j, &f, &e)) {
         say(b, "info", "Building template", "base");
         failed(b, e.msg, "base");
     } else {
@@ -248,7 +251,7 @@ static void on_start(struct http_stream *s, void *a, const char *p, size_t n)
         }
         kv_copy(&b->lines, &r.lines);
         say(b, "info", "Building template", "base");
-        start_core(b, &r);
+        start_core(b, &who, &r);
     }
     e2b_recipe_fini(&r);
     http_reply(s, 202, NULL, "", 0);

@@ -93,20 +93,21 @@ void catalogue_free(struct e2b *x)
     }
 }
 
-static struct e2b_template *template_new(struct e2b *x, const char *name)
+static struct e2b_template *template_new(struct e2b *x, const char *tenant, const char *name)
 {
     struct e2b_template *t = xcalloc(1, sizeof *t);
     list_init(&t->builds);
     (void)snprintf(t->name, sizeof t->name, "%s", name);
+    (void)snprintf(t->tenant, sizeof t->tenant, "%s", tenant);
     t->created_ns = clock_wall();
     list_add_tail(&x->templates, &t->link);
     return t;
 }
 
-struct e2b_template *catalogue_add(struct e2b *x, const char *name)
+struct e2b_template *catalogue_add(struct e2b *x, const char *tenant, const char *name)
 {
     catalogue_load(x);
-    struct e2b_template *t = template_new(x, name);
+    struct e2b_template *t = template_new(x, tenant, name);
     id_make('t', t->id);
     return t;
 }
@@ -143,12 +144,23 @@ struct e2b_build *catalogue_build(struct e2b_template *t, const char *id)
     return NULL;
 }
 
-struct e2b_template *catalogue_get(struct e2b *x, const char *id_or_name)
+struct e2b_template *catalogue_get(struct e2b *x, const struct caller *who, const char *id_or_name)
+{
+    struct e2b_template *t;
+    struct pick p = {.who = who};
+    catalogue_load(x);
+    list_each(t, &x->templates, link)
+        if (!strcmp(t->id, id_or_name) || !strcmp(t->name, id_or_name))
+            pick_add(&p, t->tenant, t);
+    return pick_get(&p, true);
+}
+
+struct e2b_template *catalogue_own(struct e2b *x, const char *tenant, const char *name)
 {
     struct e2b_template *t;
     catalogue_load(x);
     list_each(t, &x->templates, link)
-        if (!strcmp(t->id, id_or_name) || !strcmp(t->name, id_or_name))
+        if (!strcmp(t->name, name) && !strcmp(t->tenant, tenant))
             return t;
     return NULL;
 }
@@ -162,10 +174,10 @@ void catalogue_tag(struct e2b_template *t, const char *tag, const char *build_id
 }
 
 /* ---- resolving ---- */
-static int found_core(struct e2b *x, const char *name, const char *tag, struct e2b_found *ret,
-                      struct err *e)
+static int found_core(struct e2b *x, const struct caller *who, const char *name, const char *tag,
+                      struct e2b_found *ret, struct err *e)
 {
-    const struct template *t = template_find(api_core(x->api), name, NULL);
+    const struct template *t = template_find_for(api_core(x->api), who, name, NULL);
     if (!t && !strcmp(name, "code-interpreter-v1"))
         t = template_find(api_core(x->api), "code-interpreter", NULL);
     if (!t)
@@ -180,15 +192,16 @@ static int found_core(struct e2b *x, const char *name, const char *tag, struct e
     return 0;
 }
 
-int catalogue_resolve(struct e2b *x, const char *ref, struct e2b_found *ret, struct err *e)
+int catalogue_resolve(struct e2b *x, const struct caller *who, const char *ref,
+                      struct e2b_found *ret, struct err *e)
 {
     struct e2b_ref r;
     *ret = (struct e2b_found){0};
     if (e2b_ref_parse(ref, &r, e))
         return -1;
-    struct e2b_template *t = catalogue_get(x, r.name);
+    struct e2b_template *t = catalogue_get(x, who, r.name);
     if (!t)
-        return found_core(x, r.name, r.tag, ret, e);
+        return found_core(x, who, r.name, r.tag, ret, e);
     const char *tag = *r.tag ? r.tag : "default", *bid = kv_get(&t->tags, tag);
     const struct e2b_build *b = bid ? catalogue_build(t, bid) : NULL;
     if (!b && *r.tag)
@@ -231,6 +244,7 @@ static void put_catalogue(struct jw *w, struct e2b *x)
         jw_obj(w);
         jw_kv_str(w, "id", t->id);
         jw_kv_str(w, "name", t->name);
+        jw_kv_str(w, "tenant", t->tenant);
         jw_kv_i64(w, "created_ns", t->created_ns);
         jw_kv_u64(w, "cpu", t->cpu);
         jw_kv_u64(w, "memory_mib", t->memory_mib);
@@ -286,10 +300,11 @@ static void load_text(struct json *obj, const char *key, char *out, size_t cap)
 
 static void load_template(struct e2b *x, struct json *j)
 {
-    char name[E2B_NAME_MAX];
+    char name[E2B_NAME_MAX], tenant[TENANT_NAME_MAX + 1];
     int64_t v;
     load_text(j, "name", name, sizeof name);
-    struct e2b_template *t = template_new(x, name);
+    load_text(j, "tenant", tenant, sizeof tenant); /* none before there were any: for all */
+    struct e2b_template *t = template_new(x, tenant, name);
     load_text(j, "id", t->id, sizeof t->id);
     if (!json_i64(j, "created_ns", 0, INT64_MAX, 0, &v, NULL))
         t->created_ns = v;

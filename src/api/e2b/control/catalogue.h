@@ -6,6 +6,7 @@
 #include "base/list.h"
 #include "core/build/build.h"
 #include "core/catalog/template.h"
+#include "core/host/rights.h"
 #include "core/sandbox/sandbox.h"
 #include "json/read.h"
 
@@ -52,7 +53,7 @@ struct e2b_build {
 struct e2b_template {
     struct list link;
     char id[22];
-    char name[E2B_NAME_MAX];
+    char name[E2B_NAME_MAX], tenant[TENANT_NAME_MAX + 1]; /* tenant "": for all */
     int64_t created_ns;
     uint32_t cpu, memory_mib; /* 0: default */
     struct list builds;
@@ -67,14 +68,16 @@ struct e2b_found {
 void catalogue_load(struct e2b *x);
 void catalogue_save(struct e2b *x);
 void catalogue_free(struct e2b *x);
-struct e2b_template *catalogue_get(struct e2b *x, const char *id_or_name);
-struct e2b_template *catalogue_add(struct e2b *x, const char *name);
+/* What the caller may use: its tenant's own before what is for all. */
+struct e2b_template *catalogue_get(struct e2b *x, const struct caller *who, const char *id_or_name);
+struct e2b_template *catalogue_own(struct e2b *x, const char *tenant, const char *name);
+struct e2b_template *catalogue_add(struct e2b *x, const char *tenant, const char *name);
 void catalogue_del(struct e2b_template *t);
 struct e2b_build *catalogue_add_build(struct e2b_template *t);
 struct e2b_build *catalogue_build(struct e2b_template *t, const char *id);
 void catalogue_tag(struct e2b_template *t, const char *tag, const char *build_id);
 /* A reference as create and fromTemplate take it. E_INVALID, E_NOT_FOUND with E2B's words. */
-int catalogue_resolve(struct e2b *x, const char *ref, struct e2b_found *ret, struct err *e);
+int catalogue_resolve(struct e2b *x, const struct caller *who, const char *ref, struct e2b_found *ret, struct err *e);
 void build_uuid(const char *core_id,
                 char out[37]); /* of a template that was not built through this dialect */
 

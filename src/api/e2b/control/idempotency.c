@@ -68,7 +68,7 @@ bool e2b_idempotent(struct http_stream *s, struct api *a, const char *body, size
         return true;
     }
     request_hash(s, body, n, hash);
-    struct sandbox *sb = made_with(api_core(a), gate_tenant(api_core(a), s), key);
+    struct sandbox *sb = made_with(api_core(a), api_caller(a, s).tenant, key);
     if (!sb) {
         kv_set(opt, S(OPT_KEY), key);
         kv_set(opt, S(OPT_BODY), str_of(hash));

@@ -176,8 +176,10 @@ static bool matches(const struct sandbox *sb, const struct query *q)
     return !q->template || template_matches(sb, q->template);
 }
 
-static size_t collect(struct api *a, struct query *q, struct sandbox ***ret)
+static size_t collect(struct api *a, struct http_stream *s, struct query *q,
+                      struct sandbox ***ret)
 {
+    struct caller who = api_caller(a, s);
     struct core_counts c;
     struct err e;
     bool more;
@@ -187,6 +189,7 @@ static size_t collect(struct api *a, struct query *q, struct sandbox ***ret)
         max += c.sandboxes[i];
     struct sandbox **all = xcalloc(max, sizeof *all);
     struct sandbox_filter f = {.states = 1u << SB_RUNNING | 1u << SB_PAUSING | 1u << SB_PAUSED,
+                               .who = &who,
                                .meta = q->meta,
                                .limit = max};
     size_t got = sandbox_list(api_core(a), &f, all, max, &more, &e);
@@ -207,7 +210,7 @@ static void reply_list(struct http_stream *s, struct sandbox **all, size_t from,
     struct jw *w = reply_begin(s);
     jw_arr(w);
     for (size_t i = from; i < to; i++)
-        put_listed(w, all[i], NULL);
+        put_listed(w, all[i], NULL, false);
     jw_end(w);
     reply_send(s, 200);
 }
@@ -223,7 +226,7 @@ void e2b_list_v2(struct http_stream *s, void *a)
         return;
     }
     auto_free struct sandbox **all = NULL;
-    size_t n = collect(a, &q, &all), from = 0, running = 0;
+    size_t n = collect(a, s, &q, &all), from = 0, running = 0;
     kv_free(&q.meta);
     for (size_t i = 0; i < n; i++)
         running += all[i]->state == SB_RUNNING;
@@ -254,7 +257,7 @@ void e2b_list(struct http_stream *s, void *a)
         return;
     }
     auto_free struct sandbox **all = NULL;
-    size_t n = collect(a, &q, &all);
+    size_t n = collect(a, s, &q, &all);
     kv_free(&q.meta);
     reply_list(s, all, 0, n);
 }

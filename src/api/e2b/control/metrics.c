@@ -228,6 +228,7 @@ void e2b_metrics_batch(struct http_stream *s, void *a)
         e2b_problem(s, 400, "sandbox_ids: missing");
         return;
     }
+    struct caller who = api_caller(a, s);
     struct jw *w = reply_begin(s);
     jw_obj(w);
     jw_kv_obj(w, "sandboxes");
@@ -236,7 +237,7 @@ void e2b_metrics_batch(struct http_stream *s, void *a)
         auto_buf id = {0};
         buf_put(&id, p, n);
         const struct e2b_history *h = map_get(&x->metrics, id.p);
-        if (h && h->n) {
+        if (h && h->n && sandbox_find_for(api_core(a), &who, id.p, NULL)) {
             jw_key(w, id.p);
             put_sample(w, sample_at(h, h->n - 1));
         }

@@ -162,8 +162,8 @@ static int refuse(struct json *net, struct err *e)
     return 0;
 }
 
-int e2b_policy_read(struct api *a, struct json *net, bool internet, struct network_spec *ret,
-                    struct err *e)
+int e2b_policy_read(struct api *a, const struct caller *who, const char *tenant, struct json *net,
+                    bool internet, struct network_spec *ret, struct err *e)
 {
     auto_buf text = {0};
     struct lists l;
@@ -177,7 +177,7 @@ int e2b_policy_read(struct api *a, struct json *net, bool internet, struct netwo
         return -1;
     jw_end(&w);
     auto_json obj = json_parse_obj(text.p, text.n, e);
-    return obj ? network_parse(api_core(a), obj, ret, e) : -1;
+    return obj ? network_parse(api_core(a), who, tenant, obj, ret, e) : -1;
 }
 
 /* Values of headers are secrets: what is shown again has stars instead. */
@@ -268,7 +268,8 @@ static int read_ingress(struct json *net, struct kept *k, struct err *e)
     return 0;
 }
 
-int e2b_network_read(struct api *a, struct json *j, struct kept *k, struct network_spec *ret,
+int e2b_network_read(struct api *a, const struct caller *who, struct json *j, struct kept *k,
+                     struct network_spec *ret,
                      struct err *e)
 {
     struct json *net = NULL;
@@ -285,7 +286,7 @@ int e2b_network_read(struct api *a, struct json *j, struct kept *k, struct netwo
         e2b_network_text(net, net, &text);
         kv_set(&k->dialect, S("e2b.network"), (struct str){text.p, text.n});
     }
-    return e2b_policy_read(a, net, internet, ret, e);
+    return e2b_policy_read(a, who, who->tenant, net, internet, ret, e);
 }
 
 /* ---- PUT …/network: egress replaced as a whole, ingress stays ---- */
@@ -330,12 +331,13 @@ static void on_network(struct http_stream *s, void *arg, const char *p, size_t n
     struct err e;
     struct network_spec spec = {0};
     bool internet;
+    struct caller who = api_caller(a, s);
     struct sandbox *sb = api_sandbox(a, s);
     if (!sb)
         return;
     auto_json j = json_parse_obj(n ? p : "{}", n ? n : 2, &e);
     if (!j || json_bool(j, "allow_internet_access", true, &internet, &e) ||
-        e2b_policy_read(a, j, internet, &spec, &e)) {
+        e2b_policy_read(a, &who, sandbox_tenant(sb), j, internet, &spec, &e)) {
         api_fail(s, &e, ABOUT_REQUEST);
         return;
     }

@@ -9,6 +9,7 @@
 #include "api/params.h"
 #include "api/preview/preview.h"
 #include "base/clock.h"
+#include "core/catalog/snapshot.h"
 #include "core/network/network.h"
 #include "core/volume/volume.h"
 #include <stdio.h>
@@ -84,7 +85,7 @@ void e2b_reply_sandbox(struct http_stream *s, struct api *a, int status, const s
 }
 
 /* endAt of one that is paused is the time of the pause. */
-void put_listed(struct jw *w, const struct sandbox *sb, struct http_stream *s)
+void put_listed(struct jw *w, const struct sandbox *sb, struct http_stream *s, bool token)
 {
     bool paused = sb->state == SB_PAUSED || sb->state == SB_PAUSING;
     const char *net = kv_get(&sb->kept.dialect, "e2b.network"),
@@ -110,7 +111,8 @@ void put_listed(struct jw *w, const struct sandbox *sb, struct http_stream *s)
     jw_end(w);
     e2b_put_mounts(w, sb);
     if (s) {
-        jw_kv_str(w, "envdAccessToken", sb->token);
+        if (token)
+            jw_kv_str(w, "envdAccessToken", sb->token);
         put_domain(w, s, core_config(sb->core));
         if (internet && *internet)
             jw_kv_bool(w, "allowInternetAccess", !strcmp(internet, "true"));
@@ -133,9 +135,10 @@ static bool alive(const struct sandbox *sb)
     return sb->state == SB_RUNNING || sb->state == SB_PAUSING || sb->state == SB_PAUSED;
 }
 
-static struct sandbox *find(struct api *a, struct str id, bool ended_too, struct err *e)
+static struct sandbox *find(struct api *a, const struct caller *who, struct str id, bool ended_too,
+                            struct err *e)
 {
-    struct sandbox *sb = id_ok(id) ? sandbox_find(api_core(a), id.p, NULL) : NULL;
+    struct sandbox *sb = id_ok(id) ? sandbox_find_for(api_core(a), who, id.p, NULL) : NULL;
     if (sb && (ended_too || alive(sb)))
         return sb;
     err_set(e, E_NOT_FOUND, "Sandbox \"%.*s\" doesn't exist or you don't have access to it",
@@ -143,18 +146,21 @@ static struct sandbox *find(struct api *a, struct str id, bool ended_too, struct
     return NULL;
 }
 
-struct sandbox *e2b_find_sandbox(struct api *a, struct str id, struct err *e)
+struct sandbox *e2b_find_sandbox(struct api *a, const struct caller *who, struct str id,
+                                 struct err *e)
 {
-    return find(a, id, false, e);
+    return find(a, who, id, false, e);
 }
 
 struct sandbox *e2b_find_any(struct api *a, struct http_stream *s)
 {
     struct err e;
-    struct sandbox *sb = find(a, http_param(s, "id"), true, &e);
-    if (!sb)
-        api_fail(s, &e, ABOUT_SANDBOX);
-    return sb;
+    struct caller who = api_caller(a, s);
+    struct sandbox *sb = find(a, &who, http_param(s, "id"), true, &e);
+    if (sb && !api_may_change(a, s, "sandbox", sandbox_tenant(sb), &e))
+        return sb;
+    api_fail(s, &e, ABOUT_SANDBOX);
+    return NULL;
 }
 
 /* ---- create ---- */
@@ -228,11 +234,13 @@ static int find_origin(struct api *a, const char *text, struct sandbox_spec *sp,
                        struct e2b_found *t, struct err *e)
 {
     struct e2b_ref ref;
-    sp->from = e2b_snapshot_find(a, text);
+    sp->from = e2b_snapshot_find(a, sp->by, text);
+    if (sp->from && !caller_changes(sp->by, snapshot_tenant(sp->from)))
+        return caller_forbid(sp->by, "admin", e);
     if (sp->from)
         e2b_snapshot_found(sp->from, t);
-    else if (catalogue_resolve(e2b_of(a), text, t, e))
-        return e->code == E_NOT_FOUND && e2b_snapshot_named(a, text, &ref)
+    else if (catalogue_resolve(e2b_of(a), sp->by, text, t, e))
+        return e->code == E_NOT_FOUND && e2b_snapshot_named(a, sp->by, text, &ref)
                    ? err_set(e, E_NOT_FOUND, "tag '%.60s' does not exist for template '%.120s'",
                              ref.tag, ref.name)
                    : -1;
@@ -252,7 +260,7 @@ static int read_create(struct api *a, struct json *j, bool v2, struct creating *
         return err_set(e, E_INVALID, "Timeout must be greater than 0");
     if (find_origin(a, ref.p, sp, &c->t, e) || body_env(j, "envVars", &sp->env, e) ||
         body_meta(j, "metadata", &sp->metadata, e) || read_isolation(sp, e) ||
-        read_lifecycle(j, sp, e) || e2b_network_read(a, j, &sp->kept, &c->net, e) ||
+        read_lifecycle(j, sp, e) || e2b_network_read(a, sp->by, j, &sp->kept, &c->net, e) ||
         e2b_mounts_read(a, j, c->mounts, sp, e) || json_bool(j, "secure", true, &secure, e) ||
         json_obj(j, "mcp", &mcp, false, e))
         return -1;
@@ -287,7 +295,9 @@ static void create(struct http_stream *s, struct api *a, bool v2, const char *p,
     struct err e;
     struct creating c = {0};
     c.sp.network = &c.net;
-    c.sp.tenant = gate_tenant(api_core(a), s);
+    struct caller who = api_caller(a, s);
+    c.sp.tenant = who.tenant;
+    c.sp.by = &who;
     auto_json j = json_parse_obj(p, n, &e);
     if (!j || read_create(a, j, v2, &c, &e)) {
         api_fail(s, &e, ABOUT_REQUEST);
@@ -314,11 +324,12 @@ void e2b_create_v2(struct http_stream *s, void *a) { api_body(a, s, on_create_v2
 /* ---- one ---- */
 void e2b_get(struct http_stream *s, void *a)
 {
+    struct caller who = api_caller(a, s);
     struct sandbox *sb = api_sandbox(a, s);
     if (!sb)
         return;
     struct jw *w = reply_begin(s);
-    put_listed(w, sb, s);
+    put_listed(w, sb, s, caller_changes(&who, sandbox_tenant(sb)));
     reply_send(s, 200);
 }
 

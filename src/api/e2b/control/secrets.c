@@ -36,17 +36,27 @@ static struct secret *find(struct api *a, struct http_stream *s)
 {
     struct str t = http_param(s, "secret");
     bool text = t.p && strlen(t.p) == t.n;
-    struct secret *k = text ? secret_find_id(api_core(a), t.p) : NULL;
-    if (!k && text)
-        k = secret_find(api_core(a), t.p);
-    if (k && !*k->sandbox)
+    struct err e = {0};
+    struct secret *k = text ? api_secret(a, s, t.p, &e) : NULL;
+    if (k)
         return k;
+    if (e.code == E_FORBIDDEN || e.code == E_CONFLICT) {
+        api_fail(s, &e, ABOUT_SECRET);
+        return NULL;
+    }
     e2b_problem(s, 404, "Secret '%.*s' not found", (int)(t.n > 64 ? 64 : t.n), t.p ? t.p : "");
     return NULL;
 }
 
 /* ---- list: by name, in pages ---- */
 #define TOKEN_MARK "after-" /* a name alone could not be told from nonsense */
+
+static bool is_name(const char *full)
+{
+    char name[FULL_NAME];
+    (void)snprintf(name, sizeof name, "%.*s", (int)full_name_len(full), full);
+    return secret_name_ok(name);
+}
 
 void e2b_secrets(struct http_stream *s, void *a)
 {
@@ -56,15 +66,16 @@ void e2b_secrets(struct http_stream *s, void *a)
     const char *after;
     size_t mark = sizeof TOKEN_MARK - 1;
     if (param_u64(s, "limit", 1, 100, 100, &limit, &e) ||
-        param_text(s, "nextToken", 63 + mark, &token, &after, &e) ||
-        (after && (strncmp(after, TOKEN_MARK, mark) || !secret_name_ok(after + mark)) &&
+        param_text(s, "nextToken", FULL_NAME + mark, &token, &after, &e) ||
+        (after && (strncmp(after, TOKEN_MARK, mark) || !is_name(after + mark)) &&
          err_set(&e, E_INVALID, "Invalid next token"))) {
         api_fail(s, &e, ABOUT_REQUEST);
         return;
     }
     after = after ? after + mark : NULL;
     auto_free struct secret **k = xcalloc(SECRETS_MAX, sizeof(struct secret *));
-    size_t n = secret_list(api_core(a), k, SECRETS_MAX), i = 0;
+    struct caller who = api_caller(a, s);
+    size_t n = secret_list(api_core(a), &who, k, SECRETS_MAX), i = 0;
     struct jw *w = reply_begin(s);
     jw_arr(w);
     while (after && i < n && strcmp(k[i]->name, after) <= 0)
@@ -91,7 +102,7 @@ static void on_stored(void *arg, const struct err *e)
     struct err gone;
     if (!req_back(&st->r))
         return;
-    const struct secret *k = secret_find_id(api_core(st->r.api), st->id);
+    const struct secret *k = secret_find_for(api_core(st->r.api), &caller_daemon, st->id, NULL);
     if (e || !k) {
         if (!e)
             err_set(&gone, E_GONE, "the secret was deleted meanwhile");
@@ -112,11 +123,13 @@ static void store(struct http_stream *s, struct api *a, const char *p, size_t n,
     auto_json j = json_parse_obj(p, n, &e);
     int bad = !j || (!have && json_str(j, "name", &name, true, &e)) ||
               json_str(j, "value", &value, true, &e) || body_meta(j, "metadata", &metadata, &e);
-    if (!bad && !have && secret_find(api_core(a), name.p))
+    struct caller who = api_caller(a, s);
+    if (!bad && !have && secret_of_tenant(api_core(a), who.tenant, name.p))
         bad = err_set(&e, E_CONFLICT, "a secret named '%.63s' exists already", name.p);
     struct storing *st = req_new(a, s, sizeof *st, NULL);
     if (!bad) {
-        struct secret_spec sp = {.name = have ? have->name : name.p,
+        struct secret_spec sp = {.name = have ? have->label : name.p,
+                                 .tenant = have ? have->tenant : who.tenant,
                                  .value = value,
                                  .metadata = !have || json_has(j, "metadata") ? &metadata : NULL,
                                  .calls_max = have ? have->calls_max : 0,
@@ -127,7 +140,7 @@ static void store(struct http_stream *s, struct api *a, const char *p, size_t n,
         if (bad)
             (void)req_back(&st->r); /* the callback will not fire */
         else
-            memcpy(st->id, secret_find(api_core(a), sp.name)->id, sizeof st->id);
+            memcpy(st->id, secret_of_tenant(api_core(a), sp.tenant, sp.name)->id, sizeof st->id);
     }
     kv_free(&metadata);
     if (bad)
@@ -156,12 +169,9 @@ void e2b_secret_get(struct http_stream *s, void *a)
 
 void e2b_secret_delete(struct http_stream *s, void *a)
 {
-    struct err e;
-    const struct secret *k = find(a, s);
+    struct secret *k = find(a, s);
     if (!k)
         return;
-    if (secret_delete(api_core(a), k->name, &e))
-        api_fail(s, &e, ABOUT_REQUEST);
-    else
-        reply_none(s);
+    secret_delete(api_core(a), k);
+    reply_none(s);
 }

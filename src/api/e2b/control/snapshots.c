@@ -37,23 +37,26 @@ static bool refers(const struct snapshot *s, void *arg)
     return name && !strcmp(name, r->name) && (!*r->tag || !strcmp(r->tag, tag_of(s)));
 }
 
-struct snapshot *e2b_snapshot_find(struct api *a, const char *text)
+struct snapshot *e2b_snapshot_find(struct api *a, const struct caller *who, const char *text)
 {
     struct e2b_ref ref;
     struct snapshot *hit;
     bool more;
-    struct snapshot_filter f = {.whole = true, .match = refers, .arg = &ref, .limit = 1};
+    struct snapshot_filter f = {
+        .who = who, .whole = true, .match = refers, .arg = &ref, .limit = 1};
     if (e2b_ref_parse(text, &ref, NULL))
         return NULL;
     return snapshot_list(api_core(a), &f, &hit, &more, NULL) == 1 ? hit : NULL;
 }
 
-bool e2b_snapshot_named(struct api *a, const char *text, struct e2b_ref *ret)
+bool e2b_snapshot_named(struct api *a, const struct caller *who, const char *text,
+                        struct e2b_ref *ret)
 {
     struct snapshot *hit;
     struct e2b_ref any;
     bool more;
-    struct snapshot_filter f = {.whole = true, .match = refers, .arg = &any, .limit = 1};
+    struct snapshot_filter f = {
+        .who = who, .whole = true, .match = refers, .arg = &any, .limit = 1};
     if (e2b_ref_parse(text, ret, NULL) || !*ret->tag)
         return false;
     any = *ret, *any.tag = 0;
@@ -95,13 +98,15 @@ static void drop_older(struct api *a, const struct snapshot *s)
 {
     struct e2b_ref ref = {0};
     struct snapshot *hit[2];
-    struct snapshot_filter f = {.whole = true, .match = refers, .arg = &ref, .limit = 2};
+    struct caller of = caller_of_tenant(snapshot_tenant(s));
+    struct snapshot_filter f = {.who = *of.tenant ? &of : NULL, .whole = true, .match = refers, .arg = &ref, .limit = 2};
     bool more;
     if (!name_of(s))
         return;
     (void)snprintf(ref.name, sizeof ref.name, "%s", name_of(s));
     (void)snprintf(ref.tag, sizeof ref.tag, "%s", tag_of(s));
-    if (snapshot_list(api_core(a), &f, hit, &more, NULL) == 2)
+    if (snapshot_list(api_core(a), &f, hit, &more, NULL) == 2 &&
+        !strcmp(snapshot_tenant(hit[1]), snapshot_tenant(s)))
         (void)snapshot_delete(hit[1], NULL, NULL, NULL); /* it was in the list: not refused */
 }
 
@@ -155,7 +160,8 @@ void e2b_snapshots(struct http_stream *s, void *a)
 {
     struct err e = {0};
     struct e2b_ref ref;
-    struct snapshot_filter f = {.whole = true};
+    struct caller who = api_caller(a, s);
+    struct snapshot_filter f = {.who = &who, .whole = true};
     struct snapshot *hit[PAGE_MAX];
     auto_buf sandbox = {0}, name = {0}, cursor = {0};
     const char *text = NULL;
@@ -197,9 +203,14 @@ static void on_deleted(void *arg, const struct err *e)
 bool e2b_snapshot_delete(struct http_stream *s, struct api *a, const char *text)
 {
     struct err e;
-    struct snapshot *sn = e2b_snapshot_find(a, text);
+    struct caller who = api_caller(a, s);
+    struct snapshot *sn = e2b_snapshot_find(a, &who, text);
     if (!sn)
         return false;
+    if (api_may_change(a, s, "snapshot", snapshot_tenant(sn), &e)) {
+        api_fail(s, &e, ABOUT_REQUEST);
+        return true;
+    }
     struct req *r = req_new(a, s, sizeof *r, NULL);
     req_hold(r);
     req_settle(r, snapshot_delete(sn, on_deleted, r, &e), &e, ABOUT_REQUEST);
@@ -266,6 +277,8 @@ static void on_fork(struct http_stream *s, void *a, const char *p, size_t n)
         api_fail(s, &e, ABOUT_REQUEST);
         return;
     }
+    struct caller who = api_caller(a, s);
+    how.by = &who;
     how.count = (unsigned)count;
     struct req *r = req_new(a, s, sizeof *r, NULL);
     req_watch(r);

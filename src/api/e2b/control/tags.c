@@ -42,9 +42,10 @@ static void set_tag(void *arg, const char *tag)
 }
 
 /* A template of the core that gets a tag becomes a template of this catalogue. */
-static struct e2b_template *adopt(struct e2b *x, const char *name, const char *core_id)
+static struct e2b_template *adopt(struct e2b *x, const char *tenant, const char *name,
+                                  const char *core_id)
 {
-    struct e2b_template *t = catalogue_add(x, name);
+    struct e2b_template *t = catalogue_add(x, tenant, name);
     struct e2b_build *b = catalogue_add_build(t);
     build_uuid(core_id, b->id);
     b->state = BUILD_READY;
@@ -63,17 +64,19 @@ static void on_tags_set(struct http_stream *s, void *a, const char *p, size_t n)
     struct buf b = {0};
     struct jw w;
     struct json *list = NULL;
+    struct caller who = api_caller(a, s);
     auto_json j = json_parse_obj(p, n, &e);
     if (!j || json_str(j, "target", &target, true, &e) || json_arr(j, "tags", &list, true, &e) ||
         e2b_ref_parse(target.p, &ref, &e) ||
         (!json_len(list) && err_set(&e, E_INVALID, "tags: empty")) ||
-        catalogue_resolve(e2b_of(a), target.p, &f, &e)) {
+        catalogue_resolve(e2b_of(a), &who, target.p, &f, &e) ||
+        (f.t && api_may_change(a, s, "template", f.t->tenant, &e))) {
         api_fail(s, &e, ABOUT_REQUEST);
         return;
     }
     struct e2b *x = e2b_of(a);
     struct tagging g = {
-        .t = f.t ? f.t : adopt(x, f.alias, f.core_id), .build = f.build_id, .w = &w};
+        .t = f.t ? f.t : adopt(x, who.tenant, f.alias, f.core_id), .build = f.build_id, .w = &w};
     jw_init(&w, &b);
     jw_obj(&w);
     jw_kv_str(&w, "buildID", f.build_id);

@@ -118,12 +118,14 @@ void e2b_templates(struct http_stream *s, void *a)
     char build[37];
     struct template **all = xcalloc(LIST_MAX, sizeof *all);
     catalogue_load(x);
-    size_t n = template_list(api_core(a), all, LIST_MAX);
+    struct caller who = api_caller(a, s);
+    size_t n = template_list(api_core(a), &who, all, LIST_MAX);
     struct jw *w = reply_begin(s);
     jw_arr(w);
     list_each(t, &x->templates, link) {
         struct shown v = shown_of(a, t);
-        put_shown(w, &v);
+        if (!*t->tenant || caller_sees(&who, t->tenant))
+            put_shown(w, &v);
     }
     for (size_t i = 0; i < n; i++)
         if (!is_built_here(x, all[i]->id)) {
@@ -177,9 +179,10 @@ static void on_new(struct http_stream *s, void *a, const char *p, size_t n)
         return;
     }
     struct e2b *x = e2b_of(a);
-    struct e2b_template *t = catalogue_get(x, ref.name);
+    struct caller who = api_caller(a, s);
+    struct e2b_template *t = catalogue_own(x, who.tenant, ref.name);
     if (!t)
-        t = catalogue_add(x, ref.name);
+        t = catalogue_add(x, who.tenant, ref.name);
     if (cpu)
         t->cpu = (uint32_t)cpu;
     if (mem)
@@ -220,9 +223,15 @@ void e2b_template_new(struct http_stream *s, void *a) { api_body(a, s, on_new); 
 struct e2b_template *e2b_find_template(struct http_stream *s, struct api *a)
 {
     struct str id = http_param(s, "tid");
-    struct e2b_template *t = catalogue_get(e2b_of(a), id.p);
-    if (!t)
+    struct caller who = api_caller(a, s);
+    struct err e;
+    struct e2b_template *t = catalogue_get(e2b_of(a), &who, id.p);
+    if (!t) {
         e2b_problem(s, 404, "template '%.64s' not found", id.p);
+    } else if (api_may_change(a, s, "template", t->tenant, &e)) {
+        api_fail(s, &e, ABOUT_TEMPLATE);
+        return NULL;
+    }
     return t;
 }
 
@@ -244,9 +253,15 @@ struct e2b_template *e2b_find_ref(struct http_stream *s, struct api *a, const ch
         api_fail(s, &e, ABOUT_REQUEST);
         return NULL;
     }
-    struct e2b_template *t = catalogue_get(e2b_of(a), ref->name);
-    if (!t && !(*core = template_find(api_core(a), ref->name, NULL)))
+    struct caller who = api_caller(a, s);
+    struct e2b_template *t = catalogue_get(e2b_of(a), &who, ref->name);
+    if (!t && !(*core = template_find_for(api_core(a), &who, ref->name, NULL))) {
         e2b_problem(s, 404, "template '%s' not found", ref->name);
+    } else if (api_may_change(a, s, "template", t ? t->tenant : (*core)->tenant, &e)) {
+        api_fail(s, &e, ABOUT_TEMPLATE);
+        *core = NULL;
+        return NULL;
+    }
     return t;
 }
 
@@ -301,6 +316,7 @@ void e2b_template_alias(struct http_stream *s, void *a)
     struct e2b_found f;
     struct err e;
     struct e2b_ref ref;
+    struct caller who = api_caller(a, s);
     const char *alias = http_param(s, "alias").p;
     struct e2b_template *t = NULL;
     if (e2b_ref_parse(alias, &ref, &e)) {
@@ -309,8 +325,8 @@ void e2b_template_alias(struct http_stream *s, void *a)
     }
     /* announced counts, ready or not; a tag must point somewhere */
     if (!*ref.tag)
-        t = catalogue_get(e2b_of(a), ref.name);
-    if (!t && catalogue_resolve(e2b_of(a), alias, &f, &e)) {
+        t = catalogue_get(e2b_of(a), &who, ref.name);
+    if (!t && catalogue_resolve(e2b_of(a), &who, alias, &f, &e)) {
         api_fail(s, &e, ABOUT_REQUEST);
         return;
     }
@@ -349,7 +365,7 @@ static void delete_ours(struct http_stream *s, struct api *a, struct e2b_templat
     list_each(b, &t->builds, link) {
         const struct template *c =
             *b->core_id ? template_find(api_core(a), b->core_id, NULL) : NULL;
-        if (c && c->users && !shared_core(x, t, b->core_id)) {
+        if (c && !strcmp(c->tenant, t->tenant) && c->users && !shared_core(x, t, b->core_id)) {
             e2b_problem(s, 409, "template '%s' is in use by %u sandbox(es); kill them first",
                         t->name, c->users);
             return;
@@ -359,7 +375,7 @@ static void delete_ours(struct http_stream *s, struct api *a, struct e2b_templat
         struct template *c = *b->core_id && !shared_core(x, t, b->core_id)
                                  ? template_find(api_core(a), b->core_id, NULL)
                                  : NULL;
-        if (c)
+        if (c && !strcmp(c->tenant, t->tenant)) /* one that is for all only had a tag here */
             (void)template_remove(api_core(a), c, NULL, NULL,
                                   &e); /* users were counted above, nothing else refuses */
     }
@@ -386,6 +402,6 @@ void e2b_template_delete(struct http_stream *s, void *a)
     req_hold(r);
     req_settle(
         r,
-        template_remove(api_core(a), template_find(api_core(a), ref.name, NULL), on_removed, r, &e),
+        template_remove(api_core(a), template_find(api_core(a), core->id, NULL), on_removed, r, &e),
         &e, ABOUT_REQUEST);
 }

@@ -370,10 +370,13 @@ void e2b_volume_content(struct http_stream *s, void *a)
 {
     auto_buf path = {0};
     const char *at = param_str(s, "path", &path);
-    struct volume *v = api_volume(a, s);
+    struct err e;
+    struct volume *v = e2b_find_volume(a, &caller_daemon, http_param(s, "volume"), &e);
     call *fn = find(s);
-    if (!v)
+    if (!v) {
+        api_fail(s, &e, ABOUT_VOLUME);
         return;
+    }
     if (!token_ok(s, v)) {
         e2b_problem(s, 401, "this volume's own token is needed, as Authorization: Bearer");
         return;
@@ -386,6 +389,7 @@ void e2b_volume_content(struct http_stream *s, void *a)
         e2b_problem(s, 400, "path: is missing in the query");
         return;
     }
+    api_vouch(s); /* the token was the credential: from here on the volume may be found again */
     struct opening *st = req_new(a, s, sizeof *st, NULL);
     st->fn = fn;
     req_hold(&st->r);

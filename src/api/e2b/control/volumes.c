@@ -19,10 +19,12 @@ static void put_volume(struct jw *w, const struct volume *v, bool token)
     jw_end(w);
 }
 
-static void reply_volume(struct http_stream *s, int status, const struct volume *v)
+/* Its token opens it: for who may change it. */
+static void reply_volume(struct api *a, struct http_stream *s, int status, const struct volume *v)
 {
+    struct caller who = api_caller(a, s);
     struct jw *w = reply_begin(s);
-    put_volume(w, v, true);
+    put_volume(w, v, caller_changes(&who, v->tenant));
     reply_send(s, status);
 }
 
@@ -59,13 +61,15 @@ int e2b_mounts_read(struct api *a, struct json *j, struct volume_mount *at, stru
     }
     sp->volumes = at;
     sp->nvolumes = json_len(list);
-    return volumes_check(api_core(a), at, sp->nvolumes, e) ? err_wrap(e, "invalid mounts") : 0;
+    return volumes_check(api_core(a), sp->by, at, sp->nvolumes, e) ? err_wrap(e, "invalid mounts") : 0;
 }
 
 /* ---- make, list, look, delete ---- */
-struct volume *e2b_find_volume(struct api *a, struct str id, struct err *e)
+struct volume *e2b_find_volume(struct api *a, const struct caller *who, struct str id,
+                               struct err *e)
 {
-    struct volume *v = id.p && strlen(id.p) == id.n ? volume_find(api_core(a), id.p, NULL) : NULL;
+    struct volume *v =
+        id.p && strlen(id.p) == id.n ? volume_find_for(api_core(a), who, id.p, NULL) : NULL;
     if (!v)
         err_set(e, E_NOT_FOUND, "Volume '%.*s' not found", (int)(id.n > 64 ? 64 : id.n),
                 id.p ? id.p : "");
@@ -81,7 +85,7 @@ static void on_made(void *arg, struct volume *v, const struct err *e)
         req_fail(r, e, ABOUT_REQUEST);
         return;
     }
-    reply_volume(r->s, 201, v);
+    reply_volume(r->api, r->s, 201, v);
     req_end(r);
 }
 
@@ -94,7 +98,8 @@ static void on_volume_body(struct http_stream *s, void *a, const char *p, size_t
         api_fail(s, &e, ABOUT_REQUEST);
         return;
     }
-    struct volume_spec spec = {.name = name.p};
+    struct caller who = api_caller(a, s);
+    struct volume_spec spec = {.name = name.p, .tenant = who.tenant};
     struct req *r = req_new(a, s, sizeof *r, NULL);
     req_hold(r);
     if (!volume_create(api_core(a), &spec, on_made, r, &e))
@@ -110,7 +115,8 @@ void e2b_volumes(struct http_stream *s, void *a)
 {
     size_t max = volume_count(api_core(a));
     auto_free struct volume **v = xcalloc(max + 1, sizeof(struct volume *));
-    size_t n = volume_list(api_core(a), v, max);
+    struct caller who = api_caller(a, s);
+    size_t n = volume_list(api_core(a), &who, v, max);
     struct jw *w = reply_begin(s);
     jw_arr(w);
     for (size_t i = 0; i < n; i++)
@@ -123,7 +129,7 @@ void e2b_volume_get(struct http_stream *s, void *a)
 {
     struct volume *v = api_volume(a, s);
     if (v)
-        reply_volume(s, 200, v);
+        reply_volume(a, s, 200, v);
 }
 
 static void on_deleted(void *arg, struct volume *v, const struct err *e)

@@ -50,6 +50,7 @@ enum rpc_code rpc_code_of(const struct err *e)
         [E_UNSUPPORTED] = RPC_UNIMPLEMENTED,
         [E_GUEST] = RPC_INTERNAL,
         [E_INTERNAL] = RPC_INTERNAL,
+        [E_FORBIDDEN] = RPC_PERMISSION_DENIED,
     };
     if (envd_no_user(e))
         return RPC_UNAUTHENTICATED;
