@@ -8,7 +8,9 @@ static int check(struct json *schema, struct json *value, const char *name, stru
 static struct str text(struct json *obj, const char *key)
 {
     struct str s = {0};
-    return json_str(obj, key, &s, false, NULL) ? (struct str){0} : s;
+    if (json_str(obj, key, &s, false, NULL))
+        s.p = NULL, s.n = 0;
+    return s;
 }
 
 static bool is_type(struct json *v, struct str type)

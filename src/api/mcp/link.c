@@ -72,7 +72,7 @@ static void upload_done(struct taking *t, const struct err *e, const struct file
 {
     struct upload *u = (struct upload *)(void *)t;
     struct mcp *m = mcp_of(t->r.api);
-    if (e) {
+    if (e || !en) {
         map_del(&m->used_links, u->link); /* it may be tried again */
         free(u->link);
         req_fail(&t->r, e, ABOUT_FILE);
