@@ -202,8 +202,10 @@ class Daemon:
     def init_of(self, box):
         """The process that is a sandbox: QEMU, a container's PID 1, or runsc."""
         def find():
-            got = [p.pid for p in self.census.mine() if p.comm in ("qemu-system-x86", "hutch-agent", "runsc") and p.state != "Z" and _census.in_box(p, box)]
-            return min(got) if got else None
+            got = {p.pid: p.ppid for p in self.census.mine()
+                   if p.comm in ("qemu-system-x86", "hutch-agent", "runsc") and p.state != "Z" and _census.in_box(p, box)}
+            tops = [pid for pid, parent in got.items() if parent not in got]  # the others are runsc's own; numbers wrap around
+            return min(tops) if tops else None
         return until(find, 10, f"the process of box {box}")
 
     def cpu_of(self, box):
