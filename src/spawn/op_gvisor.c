@@ -99,7 +99,9 @@ static int start(struct server *s, struct box *b, const struct sp_box *q, struct
     auto_fd runsc = program(s, e);
     int template = runsc < 0 ? -1 : disk_template(s, q->template_id, e);
     int agent = template < 0 ? -1 : server_program(s, "hutch-agent", &s->agent, s->agent_id, e);
-    struct cgroup_limit limit = {(uint64_t)(q->limit.memory_mib + SP_GVISOR_OVERHEAD_MIB) << 20, q->limit.cpu_millis, q->limit.pids_max, false, false};
+    struct cgroup_limit limit = {.memory_bytes = (uint64_t)(q->limit.memory_mib + SP_GVISOR_OVERHEAD_MIB) << 20,
+                                 .cpu_millis = q->limit.cpu_millis,
+                                 .pids_max = q->limit.pids_max};
     if (agent < 0 || box_cage(b, &limit, e))
         return -1;
     b->gvisor = true;

@@ -334,6 +334,7 @@ TEST(tables, the_gate_knows_every_member_of_a_policy)
             have ? "" : "\":",
             have                          ? ""
             : f->ex                       ? f->ex
+            : f->type == F_BOOL           ? "true"
             : place                       ? "\"12345678\""
             : !strcmp(f->name, "methods") ? "[\"GET\"]"
                                           : "[\"/a\"]",

@@ -111,7 +111,6 @@ TEST(cli, errors_have_codes_and_hints)
     has("err", "`hutch help snapshot` lists the verbs");
     CHECK_INT(CLI("snapshot", "create", "put"), 66); /* a sandbox may be called like a verb */
     has("err", "no such path");
-    CHECK_INT(CLI("mcp"), 64);
     CHECK_INT(CLI("run"), 64);
     CHECK_INT(CLI("run", "echo", "x"), 64);
     has("err", "hutch run -- echo");

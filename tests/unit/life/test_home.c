@@ -106,10 +106,10 @@ static void check_states(void)
         CHECK(named(ran[i])->life.kept);
     }
     struct err e;
-    struct snapshot *s = snapshot_find(W.core, "snapc", &e);
+    struct snapshot *s = snapshot_find_for(W.core, &caller_daemon, "snapc", &e);
     CHECK(s && !s->memory && !s->tenant && s->tier == &fake_box);
     CHECK_STR(kv_get(&s->env, "A"), "1");
-    s = snapshot_find(W.core, "snapv", &e);
+    s = snapshot_find_for(W.core, &caller_daemon, "snapv", &e);
     CHECK(s && s->memory && s->tier == &fake_vm);
 }
 

@@ -429,7 +429,7 @@ TEST(store, keys_without_roles_are_readable)
     store_close(must_open());
     raw_exec("INSERT INTO keys(id,name,prefix,sha256,created_wall_ns,last_used_wall_ns,revoked_wall_ns) VALUES('k1','ci','e2b_ab','00ff',1,2,0);"
              "ALTER TABLE keys DROP COLUMN tenant; ALTER TABLE keys DROP COLUMN role; ALTER TABLE keys DROP COLUMN scope;"
-             "ALTER TABLE keys DROP COLUMN expires_wall_ns; PRAGMA user_version=5");
+             "ALTER TABLE keys DROP COLUMN expires_wall_ns; PRAGMA user_version=6");
     struct store *s = must_open();
     int n = 0;
     CHECK(!store_load_keys(s, see_old_key, &n, NULL) && n == 1);
