@@ -50,7 +50,7 @@ struct template *api_template(struct api *a, struct http_stream *s, const char *
                               struct err *e);
 int api_may_change(struct api *a, struct http_stream *s, const char *what /* "sandbox" */,
                    const char *tenant, struct err *e); /* -1: this request would, and may not */
-bool api_changes(struct http_stream *s); /* it is of a kind that changes something */
+bool api_changes(struct http_stream *s);               /* it is of a kind that changes something */
 void api_set_changes(struct http_stream *s, bool changes);
 /* The handler has checked a credential of its own, such as a volume's token: what it looks up from now on is for the
  * bearer of that. */

@@ -28,9 +28,10 @@ int api_may_change(struct api *a, struct http_stream *s, const char *what, const
     struct caller who = api_caller(a, s);
     if (!api_changes(s) || caller_changes(&who, tenant))
         return 0;
-    return err_why(e, REASON_ROLE, E_FORBIDDEN,
-                   "this %s belongs to %s%.64s%s: changing it needs a key with role admin, or one of that tenant",
-                   what, *tenant ? "tenant '" : "the operator", tenant, *tenant ? "'" : "");
+    return err_why(
+        e, REASON_ROLE, E_FORBIDDEN,
+        "this %s belongs to %s%.64s%s: changing it needs a key with role admin, or one of that tenant",
+        what, *tenant ? "tenant '" : "the operator", tenant, *tenant ? "'" : "");
 }
 
 /* ---- sandboxes ---- */

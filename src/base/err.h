@@ -15,18 +15,18 @@ enum err_code {
     E_UNAUTHENTICATED, /* no key, or a wrong one */
     E_DENIED,          /* known caller, not allowed */
     E_NOT_FOUND,
-    E_CONFLICT,        /* exists already, or in a state that forbids this */
-    E_GONE,            /* was here, is not any more */
+    E_CONFLICT, /* exists already, or in a state that forbids this */
+    E_GONE,     /* was here, is not any more */
     E_TOO_LARGE,
-    E_QUOTA,           /* a named limit is reached */
+    E_QUOTA, /* a named limit is reached */
     E_RATE,
     E_TIMEOUT,
     E_CANCELED,
-    E_UNAVAILABLE,     /* may work later */
-    E_UNSUPPORTED,     /* this host or tier cannot do it */
-    E_GUEST,           /* the inside of a sandbox misbehaved */
+    E_UNAVAILABLE, /* may work later */
+    E_UNSUPPORTED, /* this host or tier cannot do it */
+    E_GUEST,       /* the inside of a sandbox misbehaved */
     E_INTERNAL,
-    E_FORBIDDEN,       /* the role or scope of the key does not allow it */
+    E_FORBIDDEN, /* the role or scope of the key does not allow it */
     E_CODE_MAX
 };
 

@@ -33,7 +33,8 @@ int ours_dir(int parent, const char *name, const struct owner *to, uid_t was, st
     if (fstat(fd, &st))
         return err_sys(e, errno, "%s", name);
     if (st.st_uid != geteuid() && st.st_uid != to->uid && st.st_uid != was)
-        return err_set(e, E_DENIED, "%s belongs to uid %u: if it is hutch's, give it to root (chown root)", name,
+        return err_set(e, E_DENIED,
+                       "%s belongs to uid %u: if it is hutch's, give it to root (chown root)", name,
                        (unsigned)st.st_uid);
     if (fchown(fd, to->uid, to->gid) || fchmod(fd, to->mode))
         return err_sys(e, errno, "owning %s", name);
@@ -51,7 +52,10 @@ int ours_place(int dir, const char *name, struct err *e)
         return err_sys(e, errno, "%s", name);
     if (st.st_uid == geteuid() && (!(st.st_mode & 022) || st.st_mode & S_ISVTX))
         return 0;
-    return err_set(e, E_DENIED, "others could replace files of root in %s: it must belong to root and be writable by nobody else, or have the sticky bit", name);
+    return err_set(
+        e, E_DENIED,
+        "others could replace files of root in %s: it must belong to root and be writable by nobody else, or have the sticky bit",
+        name);
 }
 
 static bool ours(int fd)

@@ -84,7 +84,8 @@ int main(int argc, char **argv)
             (void)close(volumes);
     } else {
         if (o.fd < 0)
-            return (void)dprintf(2, "usage: hutch-agent --container|--gvisor|--keeper --fd N\n"), 64;
+            return (void)dprintf(2, "usage: hutch-agent --container|--gvisor|--keeper --fd N\n"),
+                   64;
         o.fd = raise_fd(o.fd);
     }
     int rc = agent_run(&o);

@@ -95,7 +95,9 @@ static int listen_control(const struct options *o, int run, struct err *e)
         return err_sys(e, errno, "control socket %s", un.sun_path);
     if (ours_give_socket(run, made, (uid_t)o->allow_uid, e))
         return -1;
-    return renameat(run, made, run, "egress.sock") ? err_sys(e, errno, "control socket %s", un.sun_path) : take_fd(&fd);
+    return renameat(run, made, run, "egress.sock")
+               ? err_sys(e, errno, "control socket %s", un.sun_path)
+               : take_fd(&fd);
 }
 /* Files are the gate's, readable by the daemon's group: the set-group bit hands it on. */
 static int open_log(const struct options *o, struct err *e)

@@ -115,7 +115,8 @@ static void show_json(struct rounds *r, double host)
 
 static int exec_bench(struct cli *x, struct args *a)
 {
-    static const char *const all[] = {"vm", "gvisor", "container"}, *const asked = "gvisor"; /* a host need not have it */
+    static const char *const all[] = {"vm", "gvisor", "container"},
+                             *const asked = "gvisor"; /* a host need not have it */
     static const char *const heads[] = {"TIER", "START", ">CREATE", ">FIRST EXEC", ">EXEC", ">DESTROY", ">HOST EXEC", NULL};
     const char *only = args_str(a, "isolation", NULL), *template = args_str(a, "template", "base");
     int64_t n = 0;

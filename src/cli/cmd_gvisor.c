@@ -28,7 +28,8 @@ static int run(char *const *argv, const char *gobin)
             (void)execvp(argv[0], argv);
         _exit(127);
     }
-    if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) == 127)
+    if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status) ||
+        WEXITSTATUS(status) == 127)
         return -1;
     return WEXITSTATUS(status);
 }
@@ -72,7 +73,8 @@ static int build(struct cli *x, const char *version, const char *place)
     (void)fprintf(stderr, "hutch: go install %s; this takes some minutes\n", what);
     int rc = run((char *[]){"go", "install", what, NULL}, dir);
     if (rc < 0)
-        (void)err_set(&x->err, E_UNSUPPORTED, "the Go compiler (go) is not installed or could not be run");
+        (void)err_set(&x->err, E_UNSUPPORTED,
+                      "the Go compiler (go) is not installed or could not be run");
     else if (rc)
         (void)err_set(&x->err, E_INTERNAL, "go install %s failed with status %d", what, rc);
     else
@@ -91,7 +93,9 @@ static int exec_install(struct cli *x, struct args *a)
     *(strrchr(dir, '/') + 1) = '\0';
     if (access(dir, W_OK)) { /* before minutes are spent */
         (void)err_sys(&x->err, errno, "%s", dir);
-        (void)snprintf(x->hint, sizeof x->hint, "run it as root, or name another place with --to and tell the daemon with HUTCH_RUNSC");
+        (void)snprintf(
+            x->hint, sizeof x->hint,
+            "run it as root, or name another place with --to and tell the daemon with HUTCH_RUNSC");
         return cli_fail(x);
     }
     if (build(x, args_str(a, "version", RUNSC_VERSION), place))
@@ -101,10 +105,20 @@ static int exec_install(struct cli *x, struct args *a)
 }
 
 static const struct opt opts[] = {
-    {"to", 0, 's', "FILE", "where it goes (" RUNSC_PLACE "); elsewhere HUTCH_RUNSC must name it", "@file"},
-    {"version", 0, 's', "VERSION", "a version of the Go module, such as `latest` (the one hutch is tested with)", NULL},
+    {"to", 0, 's', "FILE", "where it goes (" RUNSC_PLACE "); elsewhere HUTCH_RUNSC must name it",
+     "@file"},
+    {"version", 0, 's', "VERSION",
+     "a version of the Go module, such as `latest` (the one hutch is tested with)", NULL},
     OPT_END,
 };
-static const struct cmd g_install = {.name = "install", .usage = "[--to FILE]", .help = "build runsc with the host's Go compiler, for isolation gvisor", .opts = opts, .exec = exec_install};
+static const struct cmd g_install = {
+    .name = "install",
+    .usage = "[--to FILE]",
+    .help = "build runsc with the host's Go compiler, for isolation gvisor",
+    .opts = opts,
+    .exec = exec_install};
 static const struct cmd *const subs[] = {&g_install, NULL};
-const struct cmd cmd_gvisor = {.name = "gvisor", .usage = "install", .help = "install gVisor's program, for isolation gvisor", .sub = subs};
+const struct cmd cmd_gvisor = {.name = "gvisor",
+                               .usage = "install",
+                               .help = "install gVisor's program, for isolation gvisor",
+                               .sub = subs};

@@ -150,8 +150,7 @@ static struct http_client *dial(struct proxy *p, struct err *e)
 {
     for (int64_t until = clock_mono() + AWAY_NS;;) {
         struct http_client *c = api_connect(p->x, e);
-        if (c || p->leaving || (e->sys != ENOENT && e->sys != ECONNREFUSED) ||
-            clock_mono() > until)
+        if (c || p->leaving || (e->sys != ENOENT && e->sys != ECONNREFUSED) || clock_mono() > until)
             return c;
         (void)poll(NULL, 0, 200);
     }
@@ -472,8 +471,9 @@ static int exec_mcp(struct cli *x, struct args *a)
     static struct proxy p;
     const char *url = args_str(a, "url", NULL), *key = args_str(a, "token", NULL);
     if (a->n)
-        return strcmp(a->v[0], "install") ? cli_usage(x, "unknown word '%.40s'; did you mean "
-                                                         "`hutch mcp install CLIENT`?",
+        return strcmp(a->v[0], "install") ? cli_usage(x,
+                                                      "unknown word '%.40s'; did you mean "
+                                                      "`hutch mcp install CLIENT`?",
                                                       a->v[0])
                                           : mcp_install(x, a);
     p.x = x;

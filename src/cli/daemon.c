@@ -176,7 +176,8 @@ static int wait_ready(struct cli *x, pid_t pid, const char *log, off_t log_from)
 static int open_lock(struct cli *x)
 {
     auto_fd run = open(x->run, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    auto_fd fd = run < 0 ? err_sys(&x->err, errno, "%s", x->run) : ours_file(run, "start.lock", O_RDWR, &x->err);
+    auto_fd fd = run < 0 ? err_sys(&x->err, errno, "%s", x->run)
+                         : ours_file(run, "start.lock", O_RDWR, &x->err);
     if (fd >= 0 && flock(fd, LOCK_EX))
         return err_sys(&x->err, errno, "cannot lock start.lock in %s", x->run);
     return fd < 0 ? -1 : take_fd(&fd);
@@ -187,7 +188,8 @@ static int open_log(struct cli *x)
     if (home < 0 || (mkdirat(home, "log", 0700) && errno != EEXIST))
         return err_sys(&x->err, errno, "cannot create log in %s", x->home);
     auto_fd dir = openat(home, "log", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return dir < 0 ? err_sys(&x->err, errno, "log in %s", x->home) : ours_file(dir, "hutchd.log", O_WRONLY | O_APPEND, &x->err);
+    return dir < 0 ? err_sys(&x->err, errno, "log in %s", x->home)
+                   : ours_file(dir, "hutchd.log", O_WRONLY | O_APPEND, &x->err);
 }
 
 int daemon_start(struct cli *x, bool quiet)

@@ -89,8 +89,7 @@ int mcp_add_json(struct str old, const char *group, const char *name, struct str
     return 0;
 }
 
-int mcp_add_toml(struct str old, const char *table, struct str body, struct buf *out,
-                 struct err *e)
+int mcp_add_toml(struct str old, const char *table, struct str body, struct buf *out, struct err *e)
 {
     auto_buf head = {0};
     buf_printf(&head, "[%s]", table);
@@ -236,7 +235,7 @@ int mcp_install(struct cli *x, struct args *a)
     if (rc == 0 && !args_flag(a, "print") && replace_file(path, &text, &x->err))
         return cli_fail(x);
     (void)printf("%s %s: hutch = %s\n",
-                 rc                         ? "already in"
+                 rc                      ? "already in"
                  : args_flag(a, "print") ? "would be written to"
                                          : "written to",
                  path, entry.p);

@@ -67,10 +67,13 @@ static void check_runsc(struct report *r, const struct config *cfg)
     if (runsc_find(cfg->bin, path, sizeof path))
         add(r, "runsc", "ok", "%s", path);
     else if (cfg->use_kvm)
-        add(r, "runsc", "ok", "not installed; only isolation gvisor needs it (`hutch gvisor install`)");
+        add(r, "runsc", "ok",
+            "not installed; only isolation gvisor needs it (`hutch gvisor install`)");
     else
-        advise(add(r, "runsc", "warn", "not installed"), "isolation gvisor: on a host without KVM it runs code ten times as fast as a microVM",
-               "hutch gvisor install");
+        advise(
+            add(r, "runsc", "warn", "not installed"),
+            "isolation gvisor: on a host without KVM it runs code ten times as fast as a microVM",
+            "hutch gvisor install");
 }
 
 static void check_cgroup(struct report *r)

@@ -28,7 +28,8 @@ static void gone(struct http_stream *s)
 
 int sse_start(struct http_stream *s, int keepalive_s)
 {
-    (void)http_header(s, "Cache-Control", "no-cache, no-transform"); /* fails only when the start below does */
+    (void)http_header(s, "Cache-Control",
+                      "no-cache, no-transform"); /* fails only when the start below does */
     (void)http_header(s, "X-Accel-Buffering", "no");
     if (http_reply_start(s, 200, "text/event-stream"))
         return -1;

@@ -206,13 +206,17 @@ static int s_make_tmp(struct jail *j, struct err *e)
  * take a copy of this tree: a volume that is mounted here later (SP_VOLUME_LEND) is to appear in theirs. */
 static int place_sentry(struct jail *j, struct err *e)
 {
-    const char *const run[] = {"mode", "0700", "size", j->run_size, "nr_inodes", "256", "source", "run", NULL};
+    const char *const run[] = {"mode", "0700",   "size", j->run_size, "nr_inodes",
+                               "256",  "source", "run",  NULL};
     auto_fd r = mount_fs("tmpfs", run, MATTR_NOSUID | MATTR_NODEV | MATTR_NOEXEC, e);
-    if (r < 0 || mount_put(j->dev, AT_FDCWD, "dev", e) || mount_put(j->tools, AT_FDCWD, &SENTRY_ROOTFS[1], e) || mount_put(r, AT_FDCWD, "run", e))
+    if (r < 0 || mount_put(j->dev, AT_FDCWD, "dev", e) ||
+        mount_put(j->tools, AT_FDCWD, &SENTRY_ROOTFS[1], e) || mount_put(r, AT_FDCWD, "run", e))
         return -1;
     if (sys_mount("/meminfo", "/proc/meminfo", NULL, MOUNT_BIND, NULL) < 0)
         return err_sys(e, errno, "/proc/meminfo");
-    return sys_mount(NULL, "/", NULL, MOUNT_REC | MOUNT_SHARED, NULL) < 0 ? err_sys(e, errno, "shared mounts") : 0;
+    return sys_mount(NULL, "/", NULL, MOUNT_REC | MOUNT_SHARED, NULL) < 0
+               ? err_sys(e, errno, "shared mounts")
+               : 0;
 }
 
 static int s_place_mounts(struct jail *j, struct err *e)

@@ -33,7 +33,7 @@ enum jail_kind {
 
 #define JAIL_TAP_FD    8  /* QEMU's number for the tap it gets from jail_go() */
 #define JAIL_CHANNEL_FD 3 /* a container's init: its channel */
-#define SENTRY_ROOTFS  "/rootfs" /* where the jail of a JAIL_SENTRY has the sandbox's files */
+#define SENTRY_ROOTFS   "/rootfs" /* where the jail of a JAIL_SENTRY has the sandbox's files */
 #define JAIL_LOW_FDS   10 /* descriptors are placed below */
 #define JAIL_PLACE_MAX 4
 #define JAIL_KEEP_MAX  40

@@ -59,7 +59,10 @@ int image_check(int image, bool read_only, struct err *e)
     if (!S_ISREG(st.st_mode) || st.st_uid || st.st_mode & 022)
         return err_set(e, E_DENIED, "the image was not written by root of this host");
     if (st.st_nlink != 1 && !(read_only && links_are_safe()))
-        return err_set(e, E_DENIED, "the image has a second name%s", read_only ? ", and on this host (fs.protected_hardlinks) anybody could have made that" : "");
+        return err_set(
+            e, E_DENIED, "the image has a second name%s",
+            read_only ? ", and on this host (fs.protected_hardlinks) anybody could have made that"
+                      : "");
     return 0;
 }
 

@@ -18,7 +18,7 @@
 #include "base/err.h"
 #include <stdint.h>
 
-#define SP_VERSION    4
+#define SP_VERSION     4
 #define SP_ID         24   /* 21 characters + NUL, padded */
 #define SP_MEM_MIN    64u  /* MiB */
 #define SP_MEM_MAX    (1u << 20)

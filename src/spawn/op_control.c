@@ -153,7 +153,9 @@ static int limits(struct server *s, struct request *r, struct box *b, struct err
     if (sp_limit_ok(&q->limit, e))
         return -1;
     struct cgroup_limit l = b->limit;
-    uint64_t extra = b->kind == SP_KIND_VM ? SP_VM_OVERHEAD_MIB : b->gvisor ? SP_GVISOR_OVERHEAD_MIB : 0;
+    uint64_t extra = b->kind == SP_KIND_VM ? SP_VM_OVERHEAD_MIB
+                     : b->gvisor           ? SP_GVISOR_OVERHEAD_MIB
+                                           : 0;
     l.memory_bytes = (q->limit.memory_mib + extra) << 20;
     l.cpu_millis = q->limit.cpu_millis;
     l.pids_max = b->kind == SP_KIND_VM ? b->limit.pids_max : q->limit.pids_max;

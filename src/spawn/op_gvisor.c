@@ -61,7 +61,8 @@ static int program(struct server *s, struct err *e)
 static int put_file(int dir, const char *name, const char *text, struct err *e)
 {
     auto_fd fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
-    return fd < 0 || !fd_write_all(fd, text, strlen(text)) ? err_sys(e, errno, "bundle: %s", name) : 0;
+    return fd < 0 || !fd_write_all(fd, text, strlen(text)) ? err_sys(e, errno, "bundle: %s", name)
+                                                           : 0;
 }
 
 /* The root that runsc lives in: the bundle, and places for what the jail mounts -> owned, read-only. */
@@ -77,7 +78,8 @@ static int make_bundle(const struct sp_box *q, struct err *e)
     for (unsigned i = 0; i < sizeof places / sizeof *places; i++)
         if (dir < 0 || mkdirat(dir, places[i], 0755) < 0)
             return err_sys(e, errno, "bundle: %s", places[i]);
-    (void)snprintf(text, sizeof text, config, q->hostname[0] ? q->hostname : "hutch", box_shm_mib(&q->limit));
+    (void)snprintf(text, sizeof text, config, q->hostname[0] ? q->hostname : "hutch",
+                   box_shm_mib(&q->limit));
     (void)snprintf(meminfo, sizeof meminfo, MEMINFO, kib, kib, kib);
     if (put_file(dir, "config.json", text, e) || put_file(dir, "meminfo", meminfo, e))
         return -1;
@@ -89,8 +91,22 @@ static int make_bundle(const struct sp_box *q, struct err *e)
 /* Files: a volume may be another sandbox's too, so what is remembered of a file is looked at again (shared).
  * Network: the sandbox's namespace has nothing but loopback and the gate's rules, so its sockets are the host kernel's,
  * inside that namespace, and the gate sees them as it sees a container's. */
-static char *const argv[] = {"runsc", "--root=/run", "--platform=systrap", "--network=host", "--net-raw", "--ignore-cgroups", "--overlay2=none", "--file-access=shared",
-                             "--allow-suid", "--host-settings=ignore", "run", "--bundle=/", "--pass-fd=3:3", "--exec-fd=4", "sandbox", NULL};
+static char *const argv[] = {"runsc",
+                             "--root=/run",
+                             "--platform=systrap",
+                             "--network=host",
+                             "--net-raw",
+                             "--ignore-cgroups",
+                             "--overlay2=none",
+                             "--file-access=shared",
+                             "--allow-suid",
+                             "--host-settings=ignore",
+                             "run",
+                             "--bundle=/",
+                             "--pass-fd=3:3",
+                             "--exec-fd=4",
+                             "sandbox",
+                             NULL};
 static char *const envp[] = {"PATH=/", "HOME=/", NULL};
 
 static int start(struct server *s, struct box *b, const struct sp_box *q, struct err *e)
@@ -98,19 +114,22 @@ static int start(struct server *s, struct box *b, const struct sp_box *q, struct
     int none = -1;
     auto_fd runsc = program(s, e);
     int template = runsc < 0 ? -1 : disk_template(s, q->template_id, e);
-    int agent = template < 0 ? -1 : server_program(s, "hutch-agent", &s->agent, s->agent_id, e);
-    struct cgroup_limit limit = {.memory_bytes = (uint64_t)(q->limit.memory_mib + SP_GVISOR_OVERHEAD_MIB) << 20,
+    int agent = template <0 ? -1 : server_program(s, "hutch-agent", &s->agent, s->agent_id, e);
+    struct cgroup_limit limit = {.memory_bytes =
+                                     (uint64_t)(q->limit.memory_mib + SP_GVISOR_OVERHEAD_MIB) << 20,
                                  .cpu_millis = q->limit.cpu_millis,
                                  .pids_max = q->limit.pids_max};
     if (agent < 0 || box_cage(b, &limit, e))
         return -1;
     b->gvisor = true;
     auto_fd inner = -1, err_end = -1, userns = -1, lower = -1;
-    if (box_disk(b, q, e) || box_channel(&b->chan, &inner, e) || box_log_pipe(b, box_uid(b), &err_end, e))
+    if (box_disk(b, q, e) || box_channel(&b->chan, &inner, e) ||
+        box_log_pipe(b, box_uid(b), &err_end, e))
         return -1;
     auto_fd bundle = make_bundle(q, e);
     auto_fd dev = mount_clone(s->dev_mnt, "", false, e);
-    if (bundle < 0 || dev < 0 || mount_attr(dev, MATTR_RDONLY | MATTR_NOSUID | MATTR_NOEXEC, false, e))
+    if (bundle < 0 || dev < 0 ||
+        mount_attr(dev, MATTR_RDONLY | MATTR_NOSUID | MATTR_NOEXEC, false, e))
         return -1;
     struct jail j = {.kind = JAIL_SENTRY,
                      .hostname = "gvisor",

@@ -38,7 +38,10 @@ _Static_assert(NET_SOCK_MAX <= OUT_FDS, "a reply must take all sockets");
 
 /* ---- hutch-egress ------------------------------------------------------------------------------------------------ */
 
-struct egress { const char *argv[16], *home; char bin[PATH_LEN], uid[16], allow[16]; };
+struct egress {
+    const char *argv[16], *home;
+    char bin[PATH_LEN], uid[16], allow[16];
+};
 
 static int body(void *arg, struct err *e)
 {

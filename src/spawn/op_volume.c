@@ -162,7 +162,8 @@ static int open_place(const char *place, struct err *e)
 }
 
 /* In a child of ours that becomes a process of the box, with the box's rights and no more. */
-static int lend_inside(int userns, int mntns, const char *root, int mnt, const char *place, struct err *e)
+static int lend_inside(int userns, int mntns, const char *root, int mnt, const char *place,
+                       struct err *e)
 {
     if (syscall(SYS_setns, userns, (int)NS_USER) < 0 || syscall(SYS_setns, mntns, (int)NS_MOUNT) < 0)
         return err_sys(e, errno, "entering the sandbox");
@@ -204,7 +205,8 @@ static int lend_run(struct box *b, int mnt, const char *place, struct err *e)
         fds_keep(&k, mnt);
         (void)signal(SIGALRM, SIG_DFL);
         (void)alarm(LEND_SECONDS);
-        if (fds_close_others(&k, &why) || lend_inside(userns, mntns, b->gvisor ? SENTRY_ROOTFS : "/", mnt, place, &why))
+        if (fds_close_others(&k, &why) ||
+            lend_inside(userns, mntns, b->gvisor ? SENTRY_ROOTFS : "/", mnt, place, &why))
             (void)send(sv[1], &why, sizeof why, MSG_NOSIGNAL);
         else
             (void)send(sv[1], "", 1, MSG_NOSIGNAL);

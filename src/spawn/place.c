@@ -10,7 +10,11 @@
 /* Whose a folder is. The daemon's group has one member: the daemon. */
 enum whose { ROOTS, SHARED, DAEMONS };
 
-static const struct { const char *name; enum whose whose; mode_t mode; } folders[] = {
+static const struct {
+    const char *name;
+    enum whose whose;
+    mode_t mode;
+} folders[] = {
     {"templates", SHARED, 0771},
     {"snapshots", SHARED, 0771},
     {"boxes", SHARED, 01771}, /* sticky: a container's folder is root's and stays where it is */
@@ -25,7 +29,8 @@ static const struct { const char *name; enum whose whose; mode_t mode; } folders
 
 static struct owner owner_of(const struct spawn_conf *c, enum whose w, mode_t mode)
 {
-    return (struct owner){w == DAEMONS ? c->allow_uid : 0, w == ROOTS ? 0 : (gid_t)c->allow_uid, mode};
+    return (struct owner){w == DAEMONS ? c->allow_uid : 0, w == ROOTS ? 0 : (gid_t)c->allow_uid,
+                          mode};
 }
 
 /* ---- what earlier versions had elsewhere ---- */
@@ -41,7 +46,8 @@ static int move_debs(int home, struct err *e)
 {
     struct stat was, is;
     auto_fd cache = openat(home, "cache", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    auto_fd old = cache < 0 ? -1 : openat(cache, "apt", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    auto_fd old =
+        cache < 0 ? -1 : openat(cache, "apt", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (!roots_alone(old, &was) || !faccessat(home, PLACE_DEBS, F_OK, AT_SYMLINK_NOFOLLOW))
         return 0;
     if (renameat(cache, "apt", home, PLACE_DEBS))
@@ -65,9 +71,12 @@ static int hand_over(int home, const char *name, uid_t uid, struct err *e)
     if (st.st_uid == uid)
         return 0;
     if (!S_ISREG(st.st_mode) || st.st_nlink != 1 || !st.st_uid)
-        return err_set(e, E_DENIED, "%s belongs to uid %u and not to hutchd: give it to uid %u (chown), or remove it", name, (unsigned)st.st_uid,
-                       (unsigned)uid);
-    return fchownat(fd, "", uid, (gid_t)uid, AT_EMPTY_PATH) ? err_sys(e, errno, "owning %s", name) : 0;
+        return err_set(
+            e, E_DENIED,
+            "%s belongs to uid %u and not to hutchd: give it to uid %u (chown), or remove it", name,
+            (unsigned)st.st_uid, (unsigned)uid);
+    return fchownat(fd, "", uid, (gid_t)uid, AT_EMPTY_PATH) ? err_sys(e, errno, "owning %s", name)
+                                                            : 0;
 }
 
 /* Files of the daemon in a folder where it can make none. Only what is made here is given away. */
@@ -98,7 +107,8 @@ static int make_logs(int home, uid_t uid, struct err *e)
 
 static int hand_over_files(int home, uid_t uid, struct err *e)
 {
-    static const char *const files[] = {"state.db", "state.db-wal", "state.db-shm", "admin.key", "secrets.key"};
+    static const char *const files[] = {"state.db", "state.db-wal", "state.db-shm", "admin.key",
+                                        "secrets.key"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (hand_over(home, files[i], uid, e))
             return -1;
@@ -110,8 +120,10 @@ static int hand_over_files(int home, uid_t uid, struct err *e)
 static int take_home(const struct spawn_conf *c, struct err *e)
 {
     struct owner top = owner_of(c, SHARED, 01771), debs = owner_of(c, ROOTS, 0700);
-    struct owner gate = {(uid_t)c->egress_uid, (gid_t)c->allow_uid, 02750}; /* the set-group bit: the daemon reads what the gate writes */
-    auto_fd home = ours_dir(AT_FDCWD, c->home, &top, c->allow_uid, e); /* first: from now on root's entries stay */
+    struct owner gate = {(uid_t)c->egress_uid, (gid_t)c->allow_uid,
+                         02750}; /* the set-group bit: the daemon reads what the gate writes */
+    auto_fd home = ours_dir(AT_FDCWD, c->home, &top, c->allow_uid,
+                            e); /* first: from now on root's entries stay */
     if (home < 0)
         return -1;
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
@@ -124,7 +136,8 @@ static int take_home(const struct spawn_conf *c, struct err *e)
         return -1;
     auto_fd kept = ours_dir(home, PLACE_DEBS, &debs, 0, e);
     auto_fd egress = kept < 0 ? -1 : ours_dir(home, "log/egress", &gate, c->allow_uid, e);
-    return egress < 0 || make_logs(home, c->allow_uid, e) ? -1 : hand_over_files(home, c->allow_uid, e);
+    return egress < 0 || make_logs(home, c->allow_uid, e) ? -1
+                                                          : hand_over_files(home, c->allow_uid, e);
 }
 
 int place_take(const struct spawn_conf *c, struct err *e)
@@ -140,6 +153,7 @@ int place_take(const struct spawn_conf *c, struct err *e)
 int place_log(const char *home, const char *name, struct err *e)
 {
     auto_fd top = open(home, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    auto_fd log = top < 0 ? -1 : openat(top, "log", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    auto_fd log =
+        top < 0 ? -1 : openat(top, "log", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     return log < 0 ? err_sys(e, errno, "log") : ours_file(log, name, O_RDWR | O_APPEND, e);
 }

@@ -20,4 +20,5 @@
 int place_take(const struct spawn_conf *c, struct err *e) __attribute__((warn_unused_result));
 
 /* log/<name> of a program of root's, for appending and reading -> descriptor. */
-int place_log(const char *home, const char *name, struct err *e) __attribute__((warn_unused_result));
+int place_log(const char *home, const char *name, struct err *e)
+    __attribute__((warn_unused_result));

@@ -5,7 +5,8 @@
 
 bool runsc_find(const char *bin, char *ret, size_t cap)
 {
-    static const char *const dirs[] = {"/usr/local/bin", "/usr/bin", "/usr/local/sbin", "/usr/sbin"};
+    static const char *const dirs[] = {"/usr/local/bin", "/usr/bin", "/usr/local/sbin",
+                                       "/usr/sbin"};
     const char *set = getenv("HUTCH_RUNSC");
     if (set && *set) { /* no other instead: whoever named one means that one */
         (void)snprintf(ret, cap, "%s", set);

@@ -146,9 +146,7 @@ static void dispatch(struct server *s, struct request *r)
     case SP_BOX_START:
         rc = op_box_start(s, r, &e);
         break;
-    case SP_GVISOR_START:
-        rc = op_gvisor_start(s, r, &e);
-        break;
+    case SP_GVISOR_START: rc = op_gvisor_start(s, r, &e); break;
     case SP_VM_START:
         rc = op_vm_start(s, r, &e);
         break;

@@ -186,10 +186,12 @@ int box_retry(struct server *s, int64_t now);               /* due cgroup remova
 
 /* op_box.c: what boxes with a template and a writable layer share */
 int box_check(const struct sp_box *q, struct err *e) __attribute__((warn_unused_result));
-int box_disk(struct box *b, const struct sp_box *q, struct err *e) __attribute__((warn_unused_result)); /* its writable layer, new or the one it has */
+int box_disk(struct box *b, const struct sp_box *q, struct err *e)
+    __attribute__((warn_unused_result)); /* its writable layer, new or the one it has */
 /* The root, whose layers carry the ids of the box's user namespace -> owned. Letting go of the lower one's mount waits for all
  * processors (RCU), so the caller does it when nobody waits for it. */
-int box_root(struct box *b, int userns, int template, int *ret_lower, struct err *e) __attribute__((warn_unused_result));
+int box_root(struct box *b, int userns, int template, int *ret_lower, struct err *e)
+    __attribute__((warn_unused_result));
 uint32_t box_shm_mib(const struct sp_limit *l); /* of its /dev/shm */
 
 /* server_ready.c: jails of containers, made when there is nothing else to do */

@@ -108,7 +108,10 @@ int disk_template_image(struct server *s, const char *id, struct err *e)
         return take_fd(&image);
     struct stat st;
     if (!fstat(image, &st) && st.st_uid && st.st_uid == s->allow_uid) /* it came in a pack */
-        return err_set(e, E_UNSUPPORTED, "template %s was imported with the snapshot of a VM and cannot be used for containers; use isolation vm", id);
+        return err_set(
+            e, E_UNSUPPORTED,
+            "template %s was imported with the snapshot of a VM and cannot be used for containers; use isolation vm",
+            id);
     *e = why;
     return err_wrap(e, "template %s", id);
 }
@@ -166,7 +169,8 @@ static int blank_open(struct server *s, uint32_t mib, uint32_t inodes, struct er
     if (have < 0 && errno != ENOENT && errno != ELOOP)
         return err_sys(e, errno, "empty disk");
     if (have >= 0 || errno == ELOOP)
-        log_warn("fs/%s was not written by root: making it anew", name); /* of a time when the folder was the daemon's */
+        log_warn("fs/%s was not written by root: making it anew",
+                 name); /* of a time when the folder was the daemon's */
     (void)snprintf(dir, sizeof dir, "%s/blank", s->scratch);
     (void)mkdir(dir, 0755); /* the two directories overlay needs, put in by mkfs */
     (void)snprintf(sub, sizeof sub, "%s/upper", dir);
@@ -212,7 +216,8 @@ bool disk_upper_exists(struct server *s, const char *box)
     struct err e;
     struct stat st;
     auto_fd dir = server_home_open(s, O_RDONLY | O_DIRECTORY, &e, "boxes/%s", box);
-    return dir >= 0 && !fstatat(dir, "upper.ext4", &st, AT_SYMLINK_NOFOLLOW); /* whatever it is: it is not ours to remove */
+    return dir >= 0 && !fstatat(dir, "upper.ext4", &st,
+                                AT_SYMLINK_NOFOLLOW); /* whatever it is: it is not ours to remove */
 }
 
 /* Detached mounts are in no mount table. A lock says which images are in use: it is taken before the image is attached, by the open file that
@@ -239,7 +244,8 @@ int disk_upper_sync(struct server *s, const char *box)
     return -1;
 }
 
-static int upper_make(struct server *s, int dir, const char *name, uint32_t mib, uint32_t inodes, struct err *e)
+static int upper_make(struct server *s, int dir, const char *name, uint32_t mib, uint32_t inodes,
+                      struct err *e)
 {
     auto_fd from = blank_open(s, mib, inodes, e);
     if (from < 0)

@@ -55,8 +55,9 @@ struct template_row {
 struct key_row {
     const char *id, *name, *prefix, *sha256; /* hex of the whole key */
     int64_t created_wall_ns, last_used_wall_ns, revoked_wall_ns; /* 0: never */
-    const char *tenant, *role, *scope; /* NULL in rows of before they existed: core/host/auth.c knows what that means */
-    int64_t expires_wall_ns;           /* 0: never */
+    const char *tenant, *role,
+        *scope; /* NULL in rows of before they existed: core/host/auth.c knows what that means */
+    int64_t expires_wall_ns; /* 0: never */
 };
 struct volume_row {
     const char *id, *name, *state;

@@ -133,8 +133,9 @@ struct machine_ops {
     bool (*ready)(const struct tier_host *h);
     int (*load)(struct tier_host *h, int kernel_dir_fd, int agent_fd, struct err *e);
     const struct variant_ops *variants; /* TIER_VARIANTS: variant.h */
-    uint32_t box_op; /* of hutch-spawn's boxes: the request that starts one (container/container.h) */
-    void (*start)(struct start *st);    /* ends in start_end, later */
+    uint32_t
+        box_op; /* of hutch-spawn's boxes: the request that starts one (container/container.h) */
+    void (*start)(struct start *st); /* ends in start_end, later */
     void (*adopt)(struct tier_host *h, const struct tier *t, const char *id, int *fds, int nfds,
                   machine_cb *cb, void *arg);
     int (*chan)(const struct machine *m);

@@ -29,7 +29,8 @@ static const struct tier gvisor = {
     .waiting = "slot",
     .boundary = {GVISOR, GVISOR},
     .accel = {"none", "none"},
-    .missing = "runsc, gVisor's program, is not installed: `hutch gvisor install`, or name it with HUTCH_RUNSC",
+    .missing =
+        "runsc, gVisor's program, is not installed: `hutch gvisor install`, or name it with HUTCH_RUNSC",
     .ops = &gvisor_ops,
 };
 

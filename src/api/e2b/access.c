@@ -33,10 +33,10 @@ static enum proof proof(struct api *a, struct http_stream *s, const struct sandb
     if (!key.n)
         return NONE;
     struct caller who = auth_caller(auth_check(api_core(a), key, NULL));
-    return who.role == ROLE_NONE                        ? WRONG_KEY
-           : !caller_sees(&who, sandbox_tenant(sb))     ? FOREIGN
+    return who.role == ROLE_NONE                       ? WRONG_KEY
+           : !caller_sees(&who, sandbox_tenant(sb))    ? FOREIGN
            : !caller_changes(&who, sandbox_tenant(sb)) ? NO_RIGHT
-                                                        : PROVEN;
+                                                       : PROVEN;
 }
 
 /* ---- port 49983 ---- */
@@ -86,9 +86,11 @@ static struct may by_key(enum proof p)
 {
     return p == FOREIGN
                ? (struct may){.status = 404}
-               : (struct may){.status = 403,
-                              .forbidden = true,
-                              .say = "this runs things in the sandbox: it needs a key with role member or admin"};
+               : (struct may){
+                     .status = 403,
+                     .forbidden = true,
+                     .say =
+                         "this runs things in the sandbox: it needs a key with role member or admin"};
 }
 
 struct may e2b_may_envd(struct api *a, struct http_stream *s, const struct sandbox *sb)

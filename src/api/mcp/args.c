@@ -26,7 +26,8 @@ static bool is_type(struct json *v, struct str type)
     if (str_eqz(type, "array"))
         return t == JSON_ARR;
     if (str_eqz(type, "integer"))
-        return t == JSON_INT || (t == JSON_FLOAT && !json_to_i64(v, INT64_MIN, INT64_MAX, &whole, NULL));
+        return t == JSON_INT ||
+               (t == JSON_FLOAT && !json_to_i64(v, INT64_MIN, INT64_MAX, &whole, NULL));
     return str_eqz(type, "number") && (t == JSON_INT || t == JSON_FLOAT);
 }
 

@@ -7,6 +7,7 @@
 int args_check(struct json *schema, struct json *args, struct err *e);
 
 /* Members after the check; absent: the schema's default, else the one given. */
-struct str args_str(struct json *schema, struct json *args, const char *key); /* p == NULL: absent */
+struct str args_str(struct json *schema, struct json *args,
+                    const char *key); /* p == NULL: absent */
 double args_num(struct json *schema, struct json *args, const char *key, double otherwise);
 bool args_bool(struct json *schema, struct json *args, const char *key);

@@ -13,8 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define TICK_NS  (1 * NS_PER_S)
-#define APART_NS (60 * NS_PER_MS) /* SDKs take progress in the same read as the result for a stray */
+#define TICK_NS (1 * NS_PER_S)
+#define APART_NS \
+    (60 * NS_PER_MS) /* SDKs take progress in the same read as the result for a stray */
 #define NEWS_MAX 200
 
 static void mcall_tick(void *arg);
@@ -250,7 +251,7 @@ void mcall_image(struct mcall *k, const char *mime, struct str base64)
 }
 
 void mcall_link(struct mcall *k, const char *sandbox, const char *path, const char *mime,
-               uint64_t size)
+                uint64_t size)
 {
     struct jw w;
     auto_buf uri = {0};
@@ -361,8 +362,7 @@ struct sandbox *mcall_sandbox(struct mcall *k, struct str name, struct err *e)
 {
     struct caller who = mcall_caller(k);
     auto_free char *text = xstrndup(name.p ? name.p : "", name.n);
-    struct sandbox *sb =
-        name_ok(str_of(text)) ? sandbox_find_for(k->m->core, &who, text, e) : NULL;
+    struct sandbox *sb = name_ok(str_of(text)) ? sandbox_find_for(k->m->core, &who, text, e) : NULL;
     if (sb && caller_changes(&who, sandbox_tenant(sb)))
         return sb;
     if (sb || !name_ok(str_of(text)))
@@ -378,8 +378,7 @@ struct sandbox *mcall_own_sandbox(struct mcall *k, struct err *e)
 struct snapshot *mcall_snapshot(struct mcall *k, struct str name, struct err *e)
 {
     struct caller who = mcall_caller(k);
-    struct snapshot *sn =
-        name_ok(name) ? snapshot_find_for(k->m->core, &who, name.p, e) : NULL;
+    struct snapshot *sn = name_ok(name) ? snapshot_find_for(k->m->core, &who, name.p, e) : NULL;
     if (sn && mcall_sees(k, snapshot_tenant(sn)))
         return sn;
     err_why(e, REASON_NO_SNAPSHOT, E_NOT_FOUND, "snapshot '%.*s' does not exist",

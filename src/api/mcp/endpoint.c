@@ -211,8 +211,9 @@ static int check_name(struct http_stream *s, const struct rpc *r)
 static int check_headers(struct http_stream *s, const struct rpc *r, struct str version)
 {
     struct str h = http_req_header(s, "MCP-Protocol-Version"), m = http_req_header(s, "Mcp-Method");
-    const char *say = !h.p                              ? "header MCP-Protocol-Version is missing"
-                      : !str_eq(str_trim(h), version)   ? "header MCP-Protocol-Version and the body differ"
+    const char *say = !h.p ? "header MCP-Protocol-Version is missing"
+                      : !str_eq(str_trim(h), version)
+                          ? "header MCP-Protocol-Version and the body differ"
                       : !m.p                            ? "header Mcp-Method is missing"
                       : !str_eq(str_trim(m), r->method) ? "header Mcp-Method and the body differ"
                                                         : NULL;
@@ -231,8 +232,9 @@ static int check_version(struct http_stream *s, const struct rpc *r, struct str 
         return 0;
     rpc_versions_data(version, &data);
     refuse(s, 400, r ? r->id : NULL, true,
-           &(struct rpc_error){
-               .code = RPC_VERSION, .say = "this protocol version is not supported", .data = data.p});
+           &(struct rpc_error){.code = RPC_VERSION,
+                               .say = "this protocol version is not supported",
+                               .data = data.p});
     return -1;
 }
 
@@ -380,8 +382,9 @@ static int find_session(struct post *p, const struct rpc *first)
     }
     p->ss = session_find(p->m, id, p->tenant);
     if (!p->ss) {
-        refuse(p->s, 404, first->id, false,
-               &(struct rpc_error){.code = RPC_INVALID, .say = "this session has ended; initialize"});
+        refuse(
+            p->s, 404, first->id, false,
+            &(struct rpc_error){.code = RPC_INVALID, .say = "this session has ended; initialize"});
         return -1;
     }
     p->version = p->ss->version;
@@ -432,8 +435,7 @@ static void take_message(struct post *p)
     int hv = h.p ? mcp_version_find(h) : -1;
     bool modern_header = hv >= 0 && mcp_is_modern((enum mcp_version)hv);
     if (rpc_read(p->root, &r, &e)) {
-        refuse(s, 400, r.id, modern_header,
-               &(struct rpc_error){.code = RPC_INVALID, .say = e.msg});
+        refuse(s, 400, r.id, modern_header, &(struct rpc_error){.code = RPC_INVALID, .say = e.msg});
         post_free(p);
         return;
     }
@@ -530,8 +532,9 @@ static struct session *of_session(struct http_stream *s, struct api *a)
         return NULL;
     struct session *ss = session_find(m, id, api_caller(a, s).tenant);
     if (!ss)
-        refuse(s, 404, NULL, false,
-               &(struct rpc_error){.code = RPC_INVALID, .say = "this session has ended; initialize"});
+        refuse(
+            s, 404, NULL, false,
+            &(struct rpc_error){.code = RPC_INVALID, .say = "this session has ended; initialize"});
     return ss;
 }
 

@@ -361,7 +361,7 @@ static void fetch_looked_at(void *arg, const struct err *e, const struct file_en
     resource_artifact(k->m, k->post->tenant, k->sandbox, en->path,
                       text_mime(en->path, (struct str){"", 0}), en->size);
     mcall_textf(k, "[%s] Fetched %llu bytes into %s.", k->sandbox, (unsigned long long)en->size,
-               en->path);
+                en->path);
     struct jw *w = mcall_structured(k);
     jw_kv_str(w, "sandbox", k->sandbox);
     jw_kv_str(w, "path", en->path);
@@ -381,17 +381,17 @@ static void fetch_done(void *arg, const struct err *e)
         mcall_fail(k, e, ABOUT_PROCESS);
     } else if (f->code) {
         mcall_refuse(k,
-                    "The URL could not be fetched from inside the sandbox (curl ended with %d): "
-                    "%s Its network policy must allow the host (set_network); private addresses "
-                    "are refused.",
-                    f->code, why.n ? why.p : "");
+                     "The URL could not be fetched from inside the sandbox (curl ended with %d): "
+                     "%s Its network policy must allow the host (set_network); private addresses "
+                     "are refused.",
+                     f->code, why.n ? why.p : "");
     } else {
         struct sandbox *sb = mcall_own_sandbox(k, &no);
         mcall_hold(k);
         mcall_settle(k,
-                    !sb || files_stat(sb, args_str(k->schema, k->args, "path").p, NULL,
-                                      fetch_looked_at, k, &no),
-                    &no, ABOUT_FILE);
+                     !sb || files_stat(sb, args_str(k->schema, k->args, "path").p, NULL,
+                                       fetch_looked_at, k, &no),
+                     &no, ABOUT_FILE);
     }
 }
 
@@ -404,8 +404,8 @@ static void fetch_start(struct mcall *k, struct sandbox *sb, const char *url)
     auto_buf path = {0};
     const char *to = args_str(k->schema, k->args, "path").p;
     buf_printf(&path, "%s%s", !strncmp(to, "~/", 2) ? to + 2 : to, "");
-    char *argv[] = {"curl",   "-fsSL",       "--proto", "=http,https", "--create-dirs",
-                    "-o",     path.p,        "--",      (char *)(uintptr_t)url, NULL};
+    char *argv[] = {"curl", "-fsSL", "--proto", "=http,https",          "--create-dirs",
+                    "-o",   path.p,  "--",      (char *)(uintptr_t)url, NULL};
     struct fetch *f = xcalloc(1, sizeof *f);
     k->state = f;
     k->fini = fetch_fini;

@@ -87,7 +87,7 @@ struct session {
     char id[MCP_SESSION_ID];
     char tenant[MCP_TENANT];
     enum mcp_version version;
-    int level; /* of notifications/message; -1: none asked for */
+    int level;       /* of notifications/message; -1: none asked for */
     int64_t used_ns; /* mono */
     unsigned nflows;
     struct list flows; /* kept POST streams */
@@ -100,7 +100,7 @@ struct session {
 struct session *session_new(struct mcp *m, const char *tenant, enum mcp_version v);
 /* NULL: unknown, ended, expired or another tenant's. One of before a restart lives again. */
 struct session *session_find(struct mcp *m, struct str id, const char *tenant);
-void session_end(struct session *ss); /* by DELETE */
+void session_end(struct session *ss);                           /* by DELETE */
 void session_tell(struct session *ss, struct str notification); /* on the push stream */
 void sessions_start(struct mcp *m);
 void sessions_stop(struct mcp *m);
@@ -112,18 +112,18 @@ struct sandbox *session_sandbox(struct session *ss);
 struct post {
     struct mcp *m;
     struct http_stream *s;
-    struct json *root; /* what was sent */
+    struct json *root;  /* what was sent */
     struct session *ss; /* NULL: modern, or initialize */
     char tenant[MCP_TENANT];
-    char *base;        /* "http://host:port": of URLs that we hand out */
-    char *tools;       /* the profile or list that was asked for; NULL: standard */
-    char *sandbox;     /* the endpoint's default; NULL */
-    char *template;    /* of sandboxes made on first use; NULL */
+    char *base;     /* "http://host:port": of URLs that we hand out */
+    char *tools;    /* the profile or list that was asked for; NULL: standard */
+    char *sandbox;  /* the endpoint's default; NULL */
+    char *template; /* of sandboxes made on first use; NULL */
     enum mcp_version version;
     bool batch, json_ok, sse_ok, left, replied;
-    unsigned open;      /* requests that are not over */
+    unsigned open;       /* requests that are not over */
     struct mcall *calls; /* modern: the one request; NULL once it is over */
-    struct buf answers; /* JSON, comma-separated */
+    struct buf answers;  /* JSON, comma-separated */
     unsigned nanswers;
     int status;
     struct flow *flow;
@@ -190,7 +190,7 @@ void mcall_text(struct mcall *k, struct str text);
 void mcall_textf(struct mcall *k, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void mcall_image(struct mcall *k, const char *mime, struct str base64);
 void mcall_link(struct mcall *k, const char *sandbox, const char *path, const char *mime,
-               uint64_t size);
+                uint64_t size);
 struct jw *mcall_structured(struct mcall *k); /* an object, open; mcall_done closes it */
 void mcall_done(struct mcall *k);
 /* isError: everything that the model can do something about. */

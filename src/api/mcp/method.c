@@ -79,8 +79,9 @@ static void set_level(struct mcall *k)
                 nothing(k);
                 return;
             }
-    mcall_errorf(k, RPC_PARAMS, "level: must be debug, info, notice, warning, error, critical, "
-                               "alert or emergency");
+    mcall_errorf(k, RPC_PARAMS,
+                 "level: must be debug, info, notice, warning, error, critical, "
+                 "alert or emergency");
 }
 
 static void prompts_list(struct mcall *k)
@@ -135,7 +136,7 @@ void mcp_begin(struct mcall *k)
     int i = find(k->method, k->version);
     if (i < 0)
         mcall_errorf(k, RPC_NO_METHOD, "there is no method '%.*s'",
-                    (int)(k->method.n > 80 ? 80 : k->method.n), k->method.p);
+                     (int)(k->method.n > 80 ? 80 : k->method.n), k->method.p);
     else
         methods[i].fn(k);
 }

@@ -31,7 +31,7 @@ static const char *const how_names[] = {"running", "exited", "timed_out", "kille
 struct picture {
     struct list link;
     struct process *of;
-    struct pour *to; /* while it goes into a file */
+    struct pour *to;      /* while it goes into a file */
     char mime[32], *path; /* path: it lies in a file */
     uint64_t size;
     struct buf base64;
@@ -504,7 +504,8 @@ static bool too_many(struct mcall *k)
 {
     if (k->m->processes.n < ALL_MAX)
         return false;
-    mcall_refuse(k, "%d processes are being kept, the limit; stop some with stop_process.", ALL_MAX);
+    mcall_refuse(k, "%d processes are being kept, the limit; stop some with stop_process.",
+                 ALL_MAX);
     return true;
 }
 
@@ -707,9 +708,9 @@ void process_read(struct mcall *k, struct process *p, struct str input, double w
     struct sandbox *sb = sandbox_find(p->m->core, p->sandbox, &e);
     if (input.n && (p->is_cell || p->how != RUNNING || (p->started && !p->background && p->x))) {
         mcall_refuse(k, "Process %s takes no input%s.", p->id,
-                    p->is_cell          ? ": it is a cell of run_code"
-                    : p->how != RUNNING ? ": it has ended"
-                                        : "; start it with `background` for that");
+                     p->is_cell          ? ": it is a cell of run_code"
+                     : p->how != RUNNING ? ": it has ended"
+                                         : "; start it with `background` for that");
         return;
     }
     if (p->how == RUNNING && (!sb || listen_again(p, sb, &e))) {
@@ -783,8 +784,8 @@ static void put_state(struct process *p, struct buf *out, double ms)
     else if (p->how == EXITED)
         buf_printf(out, "exit %d · %.1f s", p->code, ms / 1000);
     else
-        buf_printf(out, "%s%s · %.1f s",
-                   p->oom ? "killed: out of memory" : how_names[p->how], "", ms / 1000);
+        buf_printf(out, "%s%s · %.1f s", p->oom ? "killed: out of memory" : how_names[p->how], "",
+                   ms / 1000);
     buf_puts(out, "]\n");
 }
 

@@ -87,10 +87,10 @@ static void no_resource(struct mcall *k, struct str uri)
     jw_obj(&w);
     jw_kv_strn(&w, "uri", uri);
     jw_end(&w);
-    mcall_error(k, &(struct rpc_error){
-                      .code = mcp_is_modern(k->version) ? RPC_PARAMS : RPC_NO_RESOURCE,
-                      .say = "there is no such resource",
-                      .data = data.p});
+    mcall_error(
+        k, &(struct rpc_error){.code = mcp_is_modern(k->version) ? RPC_PARAMS : RPC_NO_RESOURCE,
+                               .say = "there is no such resource",
+                               .data = data.p});
 }
 
 static bool asked_uri(struct mcall *k, struct str *ret)
@@ -146,8 +146,8 @@ static bool read_cursor(struct mcall *k, size_t *ret)
     *ret = 0;
     if (!json_has(k->params, "cursor"))
         return true;
-    if (json_str(k->params, "cursor", &s, true, NULL) ||
-        !mcp_unseal(k->m, "cursor", s, &text) || sscanf(text.p, "%llu", &n) != 1)
+    if (json_str(k->params, "cursor", &s, true, NULL) || !mcp_unseal(k->m, "cursor", s, &text) ||
+        sscanf(text.p, "%llu", &n) != 1)
         return false;
     *ret = (size_t)n;
     return true;
@@ -193,7 +193,8 @@ void resources_list(struct mcall *k)
         mcall_errorf(k, RPC_PARAMS, "cursor: not one that this list returned");
         return;
     }
-    size_t n = sandbox_list(k->m->core, &(struct sandbox_filter){0}, sb, SANDBOXES_MAX, &more, NULL);
+    size_t n =
+        sandbox_list(k->m->core, &(struct sandbox_filter){0}, sb, SANDBOXES_MAX, &more, NULL);
     struct jw *w = mcall_result(k);
     jw_kv_arr(w, "resources");
     for (size_t i = 0; n <= SANDBOXES_MAX && i < n; i++)
@@ -287,7 +288,7 @@ static void looked_in_vain(struct mcall *k, const struct err *e)
         no_resource(k, uri);
     else
         mcall_errorf(k, e->code == E_INTERNAL ? RPC_INTERNAL : RPC_PARAMS, "%s",
-                    e->code == E_INTERNAL ? "internal error" : e->msg);
+                     e->code == E_INTERNAL ? "internal error" : e->msg);
 }
 
 static void resource_gathered(void *arg, const struct err *e, const struct file_entry *en,
@@ -311,9 +312,10 @@ static void resource_gathered(void *arg, const struct err *e, const struct file_
         jw_kv_u64(&w, "size", en->size);
         jw_kv_u64(&w, "max", BLOB_MAX);
         jw_end(&w);
-        mcall_error(k, &(struct rpc_error){.code = RPC_PARAMS,
-                                          .say = "the file is too large; use the tool download_file",
-                                          .data = more.p});
+        mcall_error(k,
+                    &(struct rpc_error){.code = RPC_PARAMS,
+                                        .say = "the file is too large; use the tool download_file",
+                                        .data = more.p});
         return;
     }
     struct str bytes = {data->p ? data->p : "", data->n};
@@ -687,7 +689,8 @@ void resources_listen(struct mcall *k)
         return;
     }
     if (!k->post->sse_ok) {
-        mcall_errorf(k, RPC_INVALID, "subscriptions/listen is a text/event-stream; Accept must name it");
+        mcall_errorf(k, RPC_INVALID,
+                     "subscriptions/listen is a text/event-stream; Accept must name it");
         return;
     }
     struct listener *l = xcalloc(1, sizeof *l);

@@ -53,7 +53,10 @@ int rpc_read(struct json *m, struct rpc *ret, struct err *e)
     return 0;
 }
 
-bool rpc_says_version(const struct rpc *r) { return json_has(r->meta, MCP_META("protocolVersion")); }
+bool rpc_says_version(const struct rpc *r)
+{
+    return json_has(r->meta, MCP_META("protocolVersion"));
+}
 
 bool rpc_header_value(struct str raw, struct buf *out)
 {

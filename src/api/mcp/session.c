@@ -282,8 +282,8 @@ static struct sandbox *sandbox_bound(struct session *ss)
 
 struct sandbox *session_sandbox(struct session *ss)
 {
-    struct sandbox *sb = *ss->sandbox ? sandbox_find(ss->m->core, ss->sandbox, NULL)
-                                      : sandbox_bound(ss);
+    struct sandbox *sb =
+        *ss->sandbox ? sandbox_find(ss->m->core, ss->sandbox, NULL) : sandbox_bound(ss);
     if (!sb || sb->state > SB_PAUSED) {
         *ss->sandbox = 0;
         return NULL;

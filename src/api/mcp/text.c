@@ -245,9 +245,12 @@ static const char *magic(struct str b)
         size_t n, at;
         const char *mime;
     } all[] = {
-        {"\x89PNG\r\n\x1a\n", 8, 0, "image/png"}, {"\xff\xd8\xff", 3, 0, "image/jpeg"},
-        {"GIF8", 4, 0, "image/gif"},              {"WEBP", 4, 8, "image/webp"},
-        {"%PDF-", 5, 0, "application/pdf"},       {"PK\x03\x04", 4, 0, "application/zip"},
+        {"\x89PNG\r\n\x1a\n", 8, 0, "image/png"},
+        {"\xff\xd8\xff", 3, 0, "image/jpeg"},
+        {"GIF8", 4, 0, "image/gif"},
+        {"WEBP", 4, 8, "image/webp"},
+        {"%PDF-", 5, 0, "application/pdf"},
+        {"PK\x03\x04", 4, 0, "application/zip"},
         {"\x1f\x8b", 2, 0, "application/gzip"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -259,13 +262,13 @@ static const char *magic(struct str b)
 const char *text_mime(const char *path, struct str begin)
 {
     static const char *const by_name[][2] = {
-        {"md", "text/markdown"},    {"html", "text/html"},         {"htm", "text/html"},
-        {"css", "text/css"},        {"csv", "text/csv"},           {"json", "application/json"},
-        {"xml", "application/xml"}, {"js", "text/javascript"},     {"mjs", "text/javascript"},
-        {"py", "text/x-python"},    {"svg", "image/svg+xml"},      {"png", "image/png"},
-        {"jpg", "image/jpeg"},      {"jpeg", "image/jpeg"},        {"gif", "image/gif"},
-        {"webp", "image/webp"},     {"pdf", "application/pdf"},    {"zip", "application/zip"},
-        {"gz", "application/gzip"}, {"tar", "application/x-tar"},  {"c", "text/x-c"},
+        {"md", "text/markdown"},      {"html", "text/html"},        {"htm", "text/html"},
+        {"css", "text/css"},          {"csv", "text/csv"},          {"json", "application/json"},
+        {"xml", "application/xml"},   {"js", "text/javascript"},    {"mjs", "text/javascript"},
+        {"py", "text/x-python"},      {"svg", "image/svg+xml"},     {"png", "image/png"},
+        {"jpg", "image/jpeg"},        {"jpeg", "image/jpeg"},       {"gif", "image/gif"},
+        {"webp", "image/webp"},       {"pdf", "application/pdf"},   {"zip", "application/zip"},
+        {"gz", "application/gzip"},   {"tar", "application/x-tar"}, {"c", "text/x-c"},
         {"sh", "text/x-shellscript"}, {"yaml", "application/yaml"}, {"yml", "application/yaml"},
     };
     const char *known = magic(begin), *slash = strrchr(path, '/');

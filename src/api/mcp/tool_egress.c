@@ -9,7 +9,7 @@
 #define PAGES_MAX 200
 
 struct reading {
-    char verdict[8]; /* "": all */
+    char verdict[8];        /* "": all */
     size_t limit, n, first; /* a ring of the newest */
     struct buf *line;
     char **text;
@@ -73,15 +73,17 @@ static void keep_record(struct reading *r, struct json *rec)
     copy_str(&w, "address", rec, "addr");
     if (port)
         jw_kv_i64(&w, "port", port);
-    const char *verdict_now = str_eqz(kind, "fail") ? "fail" : str_eqz(verdict, "deny") ? "deny" : "allow";
+    const char *verdict_now = str_eqz(kind, "fail")      ? "fail"
+                              : str_eqz(verdict, "deny") ? "deny"
+                                                         : "allow";
     jw_kv_str(&w, "verdict", verdict_now);
     if (rule.n)
         jw_kv_strn(&w, "rule", rule);
     jw_end(&w);
     r->text[slot] = xasprintf("%.*s %s %s %.*s%s%.*s:%lld %.*s", (int)at.n, at.p ? at.p : "",
                               verdict_now, kind_of(rec, kind), (int)name.n, name.p ? name.p : "",
-                              name.n ? " " : "", (int)addr.n, addr.p ? addr.p : "",
-                              (long long)port, (int)rule.n, rule.p ? rule.p : "");
+                              name.n ? " " : "", (int)addr.n, addr.p ? addr.p : "", (long long)port,
+                              (int)rule.n, rule.p ? rule.p : "");
 }
 
 static void answer_egress(struct mcall *k)

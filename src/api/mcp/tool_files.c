@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define READ_MAX   (8u << 20)
-#define TEXT_MAX   (16u << 10) /* of numbered lines in one answer */
-#define IMAGE_MAX  (1u << 20)
-#define SNIFF      8192u
+#define READ_MAX  (8u << 20)
+#define TEXT_MAX  (16u << 10) /* of numbered lines in one answer */
+#define IMAGE_MAX (1u << 20)
+#define SNIFF     8192u
 
 struct filing {
     struct gather *g;
@@ -132,7 +132,7 @@ static void answer_binary(struct mcall *k, const struct file_entry *en, const ch
     bool shown = !strncmp(mime, "image/", 6) && strcmp(mime, "image/svg+xml") != 0 &&
                  en->size <= IMAGE_MAX && data->n;
     mcall_textf(k, "[%s · %s · %s · %llu bytes]", k->sandbox, en->path, mime,
-               (unsigned long long)en->size);
+                (unsigned long long)en->size);
     if (shown) {
         auto_buf b64 = {0};
         base64_encode(data->p, data->n, &b64);
@@ -196,7 +196,7 @@ static void answer_written(struct mcall *k, const char *path, uint64_t size)
     resource_artifact(k->m, k->post->tenant, k->sandbox, full.p,
                       text_mime(full.p, (struct str){"", 0}), size);
     mcall_textf(k, "[%s] %s %s, %llu bytes.", k->sandbox, existed ? "Wrote" : "Created", full.p,
-               (unsigned long long)size);
+                (unsigned long long)size);
     struct jw *w = mcall_structured(k);
     put_where(w, k, full.p);
     jw_kv_u64(w, "bytes", size);
@@ -232,10 +232,10 @@ static void file_written(void *arg, const struct err *e, const struct file_entry
     uint32_t mode = en->mode | 0111;
     struct sandbox *sb = mcall_own_sandbox(k, &no);
     mcall_hold(k);
-    mcall_settle(k,
-                !sb || files_setattr(sb, en->path, NULL, &mode, NULL, NULL, file_made_executable,
-                                     k, &no),
-                &no, ABOUT_FILE);
+    mcall_settle(
+        k,
+        !sb || files_setattr(sb, en->path, NULL, &mode, NULL, NULL, file_made_executable, k, &no),
+        &no, ABOUT_FILE);
 }
 
 static void write_out(struct mcall *k, const struct file_write_spec *spec, const struct buf *data,
@@ -292,8 +292,8 @@ void tool_write_file(struct mcall *k, struct sandbox *sb)
 static size_t occurrences(const struct buf *text, struct str old)
 {
     size_t n = 0;
-    for (const char *p = text->p; p && (p = memmem(p, text->n - (size_t)(p - text->p), old.p, old.n));
-         p += old.n)
+    for (const char *p = text->p;
+         p && (p = memmem(p, text->n - (size_t)(p - text->p), old.p, old.n)); p += old.n)
         n++;
     return n;
 }
@@ -328,11 +328,12 @@ static int64_t apply_edits(struct mcall *k, struct buf *text)
                 mcall_refuse(k, "edits[%zu].old must not be empty. Nothing was changed.", i);
             else if (!n)
                 mcall_refuse(k, "edits[%zu].old does not occur in %s. Nothing was changed.", i,
-                            asked_path(k));
+                             asked_path(k));
             else
-                mcall_refuse(k, "edits[%zu].old occurs %zu times in %s; add context or set "
-                               "replace_all. Nothing was changed.",
-                            i, n, asked_path(k));
+                mcall_refuse(k,
+                             "edits[%zu].old occurs %zu times in %s; add context or set "
+                             "replace_all. Nothing was changed.",
+                             i, n, asked_path(k));
             return -1;
         }
         replace(text, old, new, &next);
@@ -354,7 +355,8 @@ static void file_edited(void *arg, const struct err *e, const struct file_entry 
     }
     auto_buf path = {0};
     buf_puts(&path, en->path);
-    mcall_textf(k, "[%s] %s: %lld replaced\n%s", k->sandbox, path.p, (long long)f->replaced, f->diff);
+    mcall_textf(k, "[%s] %s: %lld replaced\n%s", k->sandbox, path.p, (long long)f->replaced,
+                f->diff);
     struct jw *w = mcall_structured(k);
     put_where(w, k, path.p);
     jw_kv_i64(w, "replacements", f->replaced);
@@ -376,7 +378,7 @@ static void file_to_edit(void *arg, const struct err *e, const struct file_entry
     }
     if (en->size > READ_MAX || !str_utf8((struct str){data->p ? data->p : "", data->n})) {
         mcall_refuse(k, "%s is %s; edit it with run_command.", en->path,
-                    en->size > READ_MAX ? "larger than 8 MiB" : "not text");
+                     en->size > READ_MAX ? "larger than 8 MiB" : "not text");
         return;
     }
     buf_put(&f->text, data->p, data->n);
@@ -384,8 +386,8 @@ static void file_to_edit(void *arg, const struct err *e, const struct file_entry
     f->replaced = apply_edits(k, &f->text);
     if (f->replaced < 0)
         return;
-    text_diff(str_of(en->path), (struct str){data->p, data->n},
-              (struct str){f->text.p, f->text.n}, &diff);
+    text_diff(str_of(en->path), (struct str){data->p, data->n}, (struct str){f->text.p, f->text.n},
+              &diff);
     buf_reserve(&diff, 0);
     diff.p[diff.n] = 0;
     f->diff = buf_take(&diff);
@@ -476,8 +478,8 @@ static void list_done(void *arg, const struct err *e)
         return;
     }
     mcall_textf(k, "[%s · %s · %zu entries%s]\n%s%s", k->sandbox, l->path, l->n,
-               l->more ? ", more exist: raise limit or use glob" : "", l->text.n ? l->text.p : "",
-               l->text.n >= TEXT_MAX ? "…\n" : "");
+                l->more ? ", more exist: raise limit or use glob" : "", l->text.n ? l->text.p : "",
+                l->text.n >= TEXT_MAX ? "…\n" : "");
     auto_buf list = {0};
     buf_putc(&list, '[');
     buf_put(&list, l->entries.p, l->entries.n);
@@ -517,7 +519,7 @@ static void list_looked_at(void *arg, const struct err *e, const struct file_ent
     struct sandbox *sb = mcall_own_sandbox(k, &no);
     mcall_hold(k);
     mcall_settle(k, !sb || files_list(sb, l->path, NULL, (unsigned)depth, &ops, k, &no), &no,
-                ABOUT_FILE);
+                 ABOUT_FILE);
 }
 
 void tool_list_files(struct mcall *k, struct sandbox *sb)

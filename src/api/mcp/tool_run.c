@@ -54,7 +54,8 @@ static void run_contexts(void *arg, const struct err *e, const struct context_in
     for (size_t i = 0; i < n; i++)
         if (c[i].is_default && c[i].language == asked_language(k) && strcmp(c[i].state, "new")) {
             mcall_hold(k);
-            mcall_settle(k, context_restart(sb, c[i].id, run_restarted, k, &no), &no, ABOUT_CONTEXT);
+            mcall_settle(k, context_restart(sb, c[i].id, run_restarted, k, &no), &no,
+                         ABOUT_CONTEXT);
             return;
         }
     begin_cell(k, sb);
@@ -84,7 +85,7 @@ void tool_run_command(struct mcall *k, struct sandbox *sb)
                         .timeout_ms = timeout_ms(k)};
     if (line.n > PARAM_ARG_MAX) {
         mcall_refuse(k, "command: at most %d bytes; write a script with write_file and run that.",
-                    PARAM_ARG_MAX);
+                     PARAM_ARG_MAX);
         return;
     }
     if (body_env(k->args, "env", &env, &e)) {

@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define LIST_MAX  1000
-#define LIFE_S    3600u /* of one that names none */
+#define LIST_MAX 1000
+#define LIFE_S   3600u /* of one that names none */
 
 /* ---- how a sandbox is shown ---- */
 void tool_put_sandbox(struct jw *w, const struct sandbox *sb)
@@ -44,8 +44,8 @@ static void put_object(struct jw *w, const struct sandbox *sb)
 static void answer_sandbox(struct mcall *k, const struct sandbox *sb, const char *what, int created)
 {
     mcall_textf(k, "[%s] %s%s%s: %s, template %s%s.", sb->id, what, sb->name ? " " : "",
-               sb->name ? sb->name : "", state_name(sb->state), sb->template_name,
-               sb->tier ? "" : "");
+                sb->name ? sb->name : "", state_name(sb->state), sb->template_name,
+                sb->tier ? "" : "");
     struct jw *w = mcall_structured(k);
     tool_put_sandbox(w, sb);
     if (created >= 0)
@@ -55,8 +55,8 @@ static void answer_sandbox(struct mcall *k, const struct sandbox *sb, const char
 
 /* ---- policies ---- */
 /* {"mode":…,"allow":[…],"presets":[…]} of core, out of ours: "@pip" names a preset. */
-static int read_network(struct mcall *k, const char *tenant, const char *key, struct network_spec *ret,
-                        struct err *e)
+static int read_network(struct mcall *k, const char *tenant, const char *key,
+                        struct network_spec *ret, struct err *e)
 {
     struct str mode = args_str(k->schema, k->args, key), one;
     struct json *allow = json_get(k->args, "allow");
@@ -124,7 +124,8 @@ static int read_spec(struct mcall *k, struct sandbox_spec *sp, struct network_sp
     if (tier.p && !(sp->tier = tier_find(tier.p)))
         return err_set(e, E_INVALID, "isolation: this daemon has no '%s'", tier.p);
     if (snapshot.p && sp->template)
-        return err_set(e, E_INVALID, "template: cannot be combined with snapshot, which has its own");
+        return err_set(e, E_INVALID,
+                       "template: cannot be combined with snapshot, which has its own");
     *about = ABOUT_SNAPSHOT;
     if (snapshot.p && !(sp->from = mcall_snapshot(k, snapshot, e)))
         return -1;
@@ -176,8 +177,8 @@ static void put_snapshots(struct mcall *k, struct jw *w, struct buf *text)
 {
     auto_free struct snapshot **sn = xcalloc(LIST_MAX, sizeof(struct snapshot *));
     bool more;
-    size_t n = snapshot_list(k->m->core, &(struct snapshot_filter){.limit = LIST_MAX, .whole = true},
-                             sn, &more, NULL);
+    size_t n = snapshot_list(
+        k->m->core, &(struct snapshot_filter){.limit = LIST_MAX, .whole = true}, sn, &more, NULL);
     for (size_t i = 0; n <= LIST_MAX && i < n; i++) {
         if (!mcall_sees(k, snapshot_tenant(sn[i])))
             continue;
@@ -266,7 +267,7 @@ void tool_kill_sandbox(struct mcall *k, struct sandbox *sb)
     }
     mcall_hold(k);
     mcall_settle(k, sandbox_kill(sb, END_KILLED, "ended by request", sandbox_killed, k, &e), &e,
-                ABOUT_SANDBOX);
+                 ABOUT_SANDBOX);
 }
 
 /* ---- expose_port ---- */
@@ -277,8 +278,8 @@ void tool_expose_port(struct mcall *k, struct sandbox *sb)
     char url[300];
     api_preview_url(k->m->api, sb, port, url, sizeof url);
     mcall_textf(k, "[%s] Port %u is reached at %s%s%s%s%s", sb->id, port, url,
-               token ? " with the header " : "", token ? api_preview_header(k->m->api) : "",
-               token ? ": " : "", token ? token : "");
+                token ? " with the header " : "", token ? api_preview_header(k->m->api) : "",
+                token ? ": " : "", token ? token : "");
     struct jw *w = mcall_structured(k);
     jw_kv_str(w, "sandbox", sb->id);
     jw_kv_u64(w, "port", port);
@@ -303,8 +304,8 @@ static void snapshot_taken(void *arg, struct snapshot *sn, const struct err *e)
     }
     uint64_t bytes = sn->memory_bytes + sn->disk_bytes;
     mcall_textf(k, "[%s] Snapshot %s%s%s, %s, %llu bytes.", k->sandbox, sn->id, sn->name ? " " : "",
-               sn->name ? sn->name : "", sn->memory ? "with memory" : "files only",
-               (unsigned long long)bytes);
+                sn->name ? sn->name : "", sn->memory ? "with memory" : "files only",
+                (unsigned long long)bytes);
     struct jw *w = mcall_structured(k);
     jw_kv_str(w, "snapshot", sn->id);
     if (sn->name)
@@ -415,7 +416,7 @@ static void network_changed(void *arg, const struct err *e, uint64_t cut)
     }
     const char *mode = args_str(k->schema, k->args, "mode").p;
     mcall_textf(k, "[%s] Network: %s; %llu connections were cut.", sb->id, mode,
-               (unsigned long long)cut);
+                (unsigned long long)cut);
     struct jw *w = mcall_structured(k);
     jw_kv_str(w, "sandbox", sb->id);
     jw_kv_str(w, "mode", mode);

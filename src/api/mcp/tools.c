@@ -152,7 +152,8 @@ void tools_call(struct mcall *k)
     }
     k->tool = find_tool(name);
     if (!k->tool || !offered(k->post, k->m, k->tool->name)) {
-        mcall_errorf(k, RPC_PARAMS, "unknown tool '%.*s'", (int)(name.n > 60 ? 60 : name.n), name.p);
+        mcall_errorf(k, RPC_PARAMS, "unknown tool '%.*s'", (int)(name.n > 60 ? 60 : name.n),
+                     name.p);
         return;
     }
     k->args = json_get(k->params, "arguments");
@@ -260,7 +261,7 @@ static void go_on_with(struct mcall *k, struct sandbox *sb)
 /* A sandbox that a call made, and those that came meanwhile and want the same one. */
 struct making {
     struct mcp *m;
-    struct mcall *k; /* held until it is back */
+    struct mcall *k;              /* held until it is back */
     char session[MCP_SESSION_ID]; /* "": of no session */
 };
 

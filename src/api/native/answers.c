@@ -614,10 +614,13 @@ const struct shape build_event_shape = SHAPE("BuildEvent", build_event_rows);
 
 /* ---- keys, the daemon ---- */
 ROWS(scope_rows) = {
-    MAYBE("templates", F_STRS, "Templates that it may start from, by name or id.", .ex = "[\"base\"]"),
+    MAYBE("templates", F_STRS, "Templates that it may start from, by name or id.",
+          .ex = "[\"base\"]"),
     MAYBE("isolation", F_STRS, "Tiers that it may use.", .ex = "[\"container\"]"),
-    MAYBE("network", F_OBJECT, "A ceiling for the network policies that it sets.", .ex = "{\"mode\":\"none\"}"),
-    MAYBE("cpu_millis", F_INT, "Thousandths of a core that a sandbox of it may have.", .ex = "1000"),
+    MAYBE("network", F_OBJECT, "A ceiling for the network policies that it sets.",
+          .ex = "{\"mode\":\"none\"}"),
+    MAYBE("cpu_millis", F_INT, "Thousandths of a core that a sandbox of it may have.",
+          .ex = "1000"),
     MAYBE("memory_mib", F_INT, "Memory that a sandbox of it may have, in MiB.", .ex = "512"),
     MAYBE("disk_mib", F_INT, "Disk that a sandbox of it may have, in MiB.", .ex = "2048"),
     MAYBE("keys", F_BOOL, "It may make and revoke keys of its own tenant.", .ex = "false"),
@@ -626,7 +629,8 @@ const struct shape scope_shape = SHAPE("KeyScope", scope_rows);
 #define KEY_RIGHTS \
     OR_NULL("tenant", F_STR, "Whose things it sees and makes.", .ex = "\"acme\""), \
         ALWAYS("role", F_WORD, "What it may.", .words = ROLE_WORDS), \
-        OR_NULL("scope", F_OBJ, "What its role may not exceed.", .of = &scope_shape, .ex = "null"), \
+        OR_NULL("scope", F_OBJ, "What its role may not exceed.", .of = &scope_shape, \
+                .ex = "null"), \
         OR_NULL("expires_at", F_TIME, "When it stops working.", .ex = "null")
 ROWS(key_created_rows) = {
     ALWAYS("id", F_STR, "Its id.", .ex = ID_OF("k")),
@@ -644,7 +648,9 @@ ROWS(key_rows) = {
     OR_NULL("last_used_at", F_TIME, "When it was last used, to the minute.", .ex = "null"),
 };
 static const struct shape key_shape = SHAPE("Key", key_rows);
-ROWS(key_list_rows) = {ALWAYS("keys", F_LIST, "Those of its own tenant; for an operator or admin all.", .of = &key_shape)};
+ROWS(key_list_rows) = {ALWAYS("keys", F_LIST,
+                              "Those of its own tenant; for an operator or admin all.",
+                              .of = &key_shape)};
 const struct shape key_list_shape = SHAPE("KeyList", key_list_rows);
 ROWS(health_rows) = {
     ALWAYS("status", F_STR, "`ok`.", .ex = "\"ok\""),

@@ -228,7 +228,9 @@ static void on_image_end(struct http_stream *s, void *arg)
     }
     (void)lseek(st->fd, 0, SEEK_SET); /* a regular file */
     struct caller who = api_caller(st->r.api, st->r.s);
-    begin(st, build_import(api_core(st->r.api), who.tenant, st->name, take_fd(&st->fd), &ops, st, &e), &e);
+    begin(st,
+          build_import(api_core(st->r.api), who.tenant, st->name, take_fd(&st->fd), &ops, st, &e),
+          &e);
 }
 
 void templates_import(struct http_stream *s, void *a)

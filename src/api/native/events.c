@@ -60,7 +60,8 @@ static void following_fini(void *arg)
 static void send_one(void *arg, const struct event *ev)
 {
     struct following *st = arg;
-    struct caller who = api_caller(st->r.api, st->r.s); /* each time: a key that is revoked hears no more */
+    struct caller who =
+        api_caller(st->r.api, st->r.s); /* each time: a key that is revoked hears no more */
     if (!caller_sees(&who, ev->tenant) || (*st->sandbox && strcmp(st->sandbox, ev->sandbox)))
         return;
     if (st->behind || !http_writable(st->r.s)) {
@@ -81,7 +82,8 @@ static void catch_up(struct following *st)
 {
     st->behind = false;
     struct caller who = api_caller(st->r.api, st->r.s);
-    event_each(api_core(st->r.api), &who, st->last, *st->sandbox ? st->sandbox : NULL, send_one, st);
+    event_each(api_core(st->r.api), &who, st->last, *st->sandbox ? st->sandbox : NULL, send_one,
+               st);
 }
 
 static void on_drain(struct http_stream *s, void *arg)

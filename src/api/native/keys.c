@@ -16,9 +16,10 @@ struct wish {
 };
 static const struct field key_rows[] = {
     FIELD("name", F_STR, struct wish, name, .flags = F_REQUIRED, .max = 64, .help = "A name."),
-    FIELD("tenant", F_STR, struct wish, tenant, .max = TENANT_NAME_MAX,
-          .help =
-              "Whose things it sees and makes. Default: of a member or viewer the key's name, else none."),
+    FIELD(
+        "tenant", F_STR, struct wish, tenant, .max = TENANT_NAME_MAX,
+        .help =
+            "Whose things it sees and makes. Default: of a member or viewer the key's name, else none."),
     FIELD("role", F_WORD, struct wish, role, .words = ROLE_WORDS, .def = "\"member\"",
           .help = "What it may. See rights.md."),
     FIELD("scope", F_JSON, struct wish, scope, .of = &scope_shape,
@@ -42,7 +43,8 @@ static bool makes_keys(const struct caller *who)
 
 static int need_maker(const struct caller *who, struct err *e)
 {
-    return makes_keys(who) ? 0 : caller_forbid(who, "admin, or a member key whose scope has keys", e);
+    return makes_keys(who) ? 0
+                           : caller_forbid(who, "admin, or a member key whose scope has keys", e);
 }
 
 /* Of a key that is not admin's: its own tenant, at most its role, all its limits, no longer than itself. */

@@ -62,7 +62,8 @@ http_handler sandboxes_create, sandboxes_list, sandboxes_get, sandboxes_patch, s
 struct json;
 struct network_spec;
 /* A policy in our form, or in one of a dialect's (struct policy_form). */
-int native_network(struct api *a, const struct caller *who, const char *tenant, struct json *j, struct network_spec *ret, struct err *e);
+int native_network(struct api *a, const struct caller *who, const char *tenant, struct json *j,
+                   struct network_spec *ret, struct err *e);
 void put_sandbox(struct jw *w, const struct sandbox *sb);
 /* exec.c, exec_stream.c */
 http_handler exec_post;

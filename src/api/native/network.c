@@ -33,9 +33,8 @@ int native_network(struct api *a, const struct caller *who, const char *tenant, 
             return -1;
     } else if (json_kind(j) != JSON_OBJ)
         return json_fail(j, e, "not an object");
-    return fields_known(j, &network_shape, e)
-               ? -1
-               : network_parse(api_core(a), who, tenant, j, ret, e);
+    return fields_known(j, &network_shape, e) ? -1
+                                              : network_parse(api_core(a), who, tenant, j, ret, e);
 }
 
 void network_get(struct http_stream *s, void *a)
@@ -142,7 +141,10 @@ void egress_get(struct http_stream *s, void *arg)
     char own[22];
     struct caller who = api_caller(a, s);
     struct sandbox *sb = name_ok(id) ? sandbox_find_for(api_core(a), &who, id.p, &e) : NULL;
-    if (!sb && !(id_ok(id) && caller_all(&who))) { /* the log of one that is forgotten can still be asked for by id; whose it was
+    if (!sb &&
+        !(id_ok(id) &&
+          caller_all(
+              &who))) { /* the log of one that is forgotten can still be asked for by id; whose it was
                                                       is forgotten with it */
         err_set(&e, E_NOT_FOUND, "sandbox '%.*s' does not exist", (int)(id.n > 63 ? 63 : id.n), id.p ? id.p : "");
         problem_about(s, &e, ABOUT_SANDBOX);

@@ -172,10 +172,8 @@ static const struct field create_rows[] = {
               "Who may reach its ports: everybody, or who sends the token that `GET …/url` tells."),
     FIELD("volumes", F_LIST, struct create, volumes, .of = &mount_shape, .max = VOLUMES_PER_SANDBOX,
           .count = offsetof(struct create, sp.nvolumes), .help = "Volumes to attach."),
-    FIELD(
-        "tenant", F_STR, struct create, tenant, .max = 64,
-        .help =
-            "Whose it is. Default: the key's tenant. An admin may name another."),
+    FIELD("tenant", F_STR, struct create, tenant, .max = 64,
+          .help = "Whose it is. Default: the key's tenant. An admin may name another."),
 };
 const struct shape create_body = SHAPE_OF("SandboxCreate", struct create, create_rows);
 

@@ -419,8 +419,8 @@ void pool_want_template(struct core *c, struct template *t)
                              .disk_mib = c->cfg.def_disk_mib};
         bool copies = tier_can(s.tier, TIER_VARIANTS),
              kept = copies ? c->cfg.pool_vm || c->cfg.pool_vm_started : c->cfg.pool_container;
-        if (!tier_can(s.tier, TIER_AHEAD) || !tier_here(&c->tiers, s.tier) || s.tier->strength < c->cfg.min_tier->strength ||
-            !kept)
+        if (!tier_can(s.tier, TIER_AHEAD) || !tier_here(&c->tiers, s.tier) ||
+            s.tier->strength < c->cfg.min_tier->strength || !kept)
             continue;
         memcpy(s.template_id, t->id, sizeof s.template_id);
         if (copies && s.disk_mib < t->disk_min_mib)

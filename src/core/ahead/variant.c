@@ -367,7 +367,8 @@ void variants_free(struct core *c)
 int variants_load_kernel(struct core *c, struct err *e)
 {
     auto_fd kernel = openat(c->home_fd, "kernel", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (kernel < 0 || faccessat(kernel, "vmlinux", F_OK, 0)) /* its folder is there from the first start on */
+    if (kernel < 0 ||
+        faccessat(kernel, "vmlinux", F_OK, 0)) /* its folder is there from the first start on */
         return err_set(
             e, E_NOT_FOUND,
             "the guest kernel is not installed yet; `hutch template build base` fetches it");

@@ -26,8 +26,9 @@ struct recipe_spec {
     const struct network_spec
         *network;       /* what its steps may reach (core/network/network.h); NULL: nothing */
     const char *tenant; /* whose (core/host/tenant.h); NULL: the operator's, for all */
-    const struct caller *by; /* who asks, during the call (core/host/rights.h); NULL: the tenant itself */
-    bool force;         /* build it although the same is there */
+    const struct caller
+        *by;         /* who asks, during the call (core/host/rights.h); NULL: the tenant itself */
+    bool force;      /* build it although the same is there */
     int cached_line; /* steps up to this line need not run if they are kept from before (core/build/step_cache.h); 0: all run */
 };
 struct build *build_recipe(struct core *c, const struct recipe_spec *s, const struct build_ops *ops,

@@ -27,8 +27,8 @@ static void finished(struct build *b)
     *b->verify_id = 0;
     for (size_t i = 0; !t->packed && (en = map_next(templates(b->core), &i));) {
         struct template *old = en->value;
-        if (old != t && !strcmp(old->name, t->name) &&
-            !strcmp(old->tenant, t->tenant) && !old->retired) {
+        if (old != t && !strcmp(old->name, t->name) && !strcmp(old->tenant, t->tenant) &&
+            !old->retired) {
             old->retired = true;
             struct err e;
             if (!old->users && template_remove(b->core, old, NULL, NULL, &e))

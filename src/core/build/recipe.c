@@ -166,8 +166,8 @@ struct build *build_recipe(struct core *c, const struct recipe_spec *s, const st
     if (recipe_parse(s->text.p, s->text.n, &rec, e))
         return NULL;
     struct caller who = s->by ? *s->by : caller_of_tenant(s->tenant);
-    const struct template *parent = rec.debian ? template_find(c, "base", e)
-                                               : template_find_for(c, &who, rec.from, e);
+    const struct template *parent =
+        rec.debian ? template_find(c, "base", e) : template_find_for(c, &who, rec.from, e);
     if (parent && s->by &&
         caller_may_start(s->by, parent->name, parent->id, c->cfg.default_tier->name, 0, 0, 0, e)) {
         recipe_fini(&rec);

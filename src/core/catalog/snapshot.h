@@ -41,10 +41,10 @@ struct snapshot {
     uint64_t generation;            /* of its sandbox at the time */
     int64_t created_ns, expires_ns; /* wall; 0: never */
     uint64_t memory_bytes, disk_bytes;
-    int64_t downtime_ns; /* how long its sandbox stood still for it */
-    int64_t used_ns;     /* of a step: wall; 0: not since the daemon started */
-    struct kv env;       /* what its sandbox was created with */
-    char *tenant;        /* whose it is (core/host/tenant.h); NULL: the operator's */
+    int64_t downtime_ns;      /* how long its sandbox stood still for it */
+    int64_t used_ns;          /* of a step: wall; 0: not since the daemon started */
+    struct kv env;            /* what its sandbox was created with */
+    char *tenant;             /* whose it is (core/host/tenant.h); NULL: the operator's */
     char step[SNAPSHOT_STEP]; /* see snapshot_step; "": it keeps none */
     struct kv dialect;        /* of the dialect that took it; nobody else looks into it */
     struct kv

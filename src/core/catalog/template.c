@@ -23,8 +23,8 @@ void template_free(struct template *t)
 {
     if (!t)
         return;
-    free(t->name), free(t->tenant), free(t->source), free(t->parent), free(t->user), free(t->workdir),
-        free(t->start), free(t->ready), free(t->content_key);
+    free(t->name), free(t->tenant), free(t->source), free(t->parent), free(t->user),
+        free(t->workdir), free(t->start), free(t->ready), free(t->content_key);
     kv_free(&t->env);
     free(t);
 }

@@ -13,7 +13,7 @@ int auth_load(struct core *c, struct err *e);
 void auth_free(struct core *c);
 size_t auth_count(const struct core *c);
 #define AUTH_FIRST "admin" /* the name of the key that a new home gets: the operator's */
-#define AUTH_PLAIN 57 /* config.key_prefix, 40 hex digits and the NUL */
+#define AUTH_PLAIN 57      /* config.key_prefix, 40 hex digits and the NUL */
 struct key {
     struct list link;
     char id[22];

@@ -23,7 +23,7 @@ struct config {
         key_prefix[16]; /* of new API keys; not a setting: the program that links the API sets it */
     char domain[128];   /* HUTCH_DOMAIN: preview hosts {port}-{id}.<domain> */
     char tls_cert[200], tls_key[200]; /* HUTCH_TLS_CERT, HUTCH_TLS_KEY: both or none */
-    char hosts[256];    /* HUTCH_HOSTS: further names accepted in Host, comma-separated */
+    char hosts[256];       /* HUTCH_HOSTS: further names accepted in Host, comma-separated */
     char mcp_template[64]; /* HUTCH_MCP_TEMPLATE: of sandboxes that MCP makes on first use */
     const struct tier *default_tier, *min_tier; /* HUTCH_DEFAULT_ISOLATION, HUTCH_MIN_ISOLATION */
     char accel[8];                              /* HUTCH_ACCEL: auto, kvm, tcg */
@@ -56,8 +56,8 @@ struct config {
     char *
         tenants; /* HUTCH_TENANTS: what each may have, as JSON or @/file (core/host/tenant.h); NULL: nothing is set */
     uint32_t egress_log_mib,
-        egress_log_files;     /* HUTCH_EGRESS_LOG_MIB, HUTCH_EGRESS_LOG_FILES: per sandbox */
-    uint32_t egress_log_days; /* HUTCH_EGRESS_LOG_DAYS: older parts go; 0: none does */
+        egress_log_files;          /* HUTCH_EGRESS_LOG_MIB, HUTCH_EGRESS_LOG_FILES: per sandbox */
+    uint32_t egress_log_days;      /* HUTCH_EGRESS_LOG_DAYS: older parts go; 0: none does */
     uint32_t egress_log_sandboxes; /* HUTCH_EGRESS_LOG_SANDBOXES that are gone; 0: no limit */
     uint32_t net_connections,
         net_bytes_per_second; /* HUTCH_NETWORK_CONNECTIONS, _BYTES_PER_SECOND: of all sandboxes together; 0: no limit */

@@ -67,9 +67,9 @@ static int read_network(struct json *obj, struct scope *s, struct err *e)
     struct json *p = NULL;
     struct buf text = {0};
     if (json_obj(obj, "network", &p, false, e) || !p)
-        return p ? -1 : json_has(obj, "network") && json_kind(json_get(obj, "network")) != JSON_NIL
-                       ? -1
-                       : 0;
+        return p                                                                             ? -1
+               : json_has(obj, "network") && json_kind(json_get(obj, "network")) != JSON_NIL ? -1
+                                                                                             : 0;
     if (json_len(json_get(p, "private")))
         return json_fail(json_get(p, "private"), e,
                          "closed addresses can only be opened for the whole host");
@@ -221,9 +221,10 @@ static bool has_word(char *const *at, size_t n, const char *word)
 
 static int too_large(const char *what, uint32_t asked, uint32_t most, struct err *e)
 {
-    return err_why(e, REASON_SCOPE, E_FORBIDDEN,
-                   "%s: %u is more than the scope of this key allows (%u); an admin makes keys with another scope",
-                   what, asked, most);
+    return err_why(
+        e, REASON_SCOPE, E_FORBIDDEN,
+        "%s: %u is more than the scope of this key allows (%u); an admin makes keys with another scope",
+        what, asked, most);
 }
 
 int caller_may_start(const struct caller *who, const char *template_name, const char *template_id,

@@ -25,9 +25,9 @@ enum role { ROLE_NONE, ROLE_METRICS, ROLE_VIEWER, ROLE_MEMBER, ROLE_OPERATOR, RO
 const char *role_name(enum role r);
 enum role role_parse(const char *s); /* ROLE_NONE: unknown */
 
-#define TENANT_NAME_MAX  64
-#define SCOPE_TEMPLATES  64
-#define SCOPE_TIERS      4
+#define TENANT_NAME_MAX 64
+#define SCOPE_TEMPLATES 64
+#define SCOPE_TIERS     4
 bool tenant_name_ok(const char *name); /* ^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$ */
 
 /* What a key's bearer may not exceed. Zero, NULL: no limit of the key's own. */
@@ -43,8 +43,8 @@ struct scope {
 int scope_parse(struct json *obj /* NULL: none */, struct scope *ret, struct err *e);
 int scope_parse_text(const char *text /* NULL, "": none */, struct scope *ret, struct err *e);
 void scope_put(struct jw *w, const struct scope *s); /* one object, or null */
-bool scope_any(const struct scope *s);     /* anything at all */
-bool scope_limits(const struct scope *s);  /* takes something away */
+bool scope_any(const struct scope *s);               /* anything at all */
+bool scope_limits(const struct scope *s);            /* takes something away */
 void scope_free(struct scope *s);
 
 struct key;
@@ -57,11 +57,12 @@ struct caller {
 extern const struct caller caller_daemon; /* hutchd for its own purposes: admin, no tenant */
 struct caller caller_of_tenant(const char *tenant /* "", NULL: the daemon */); /* on behalf of */
 
-bool caller_all(const struct caller *who);                          /* sees everything */
-bool caller_sees(const struct caller *who, const char *tenant);     /* what is that tenant's */
-bool caller_changes(const struct caller *who, const char *tenant);  /* likewise */
-bool caller_makes(const struct caller *who); /* may have things of its own */
-int caller_forbid(const struct caller *who, const char *needs /* "admin" */, struct err *e); /* -1 */
+bool caller_all(const struct caller *who);                         /* sees everything */
+bool caller_sees(const struct caller *who, const char *tenant);    /* what is that tenant's */
+bool caller_changes(const struct caller *who, const char *tenant); /* likewise */
+bool caller_makes(const struct caller *who);                       /* may have things of its own */
+int caller_forbid(const struct caller *who, const char *needs /* "admin" */,
+                  struct err *e); /* -1 */
 /* A sandbox of these sizes from this template, by the scope alone. */
 int caller_may_start(const struct caller *who, const char *template_name, const char *template_id,
                      const char *tier, uint32_t cpu_millis, uint32_t memory_mib, uint32_t disk_mib,

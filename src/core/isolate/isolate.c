@@ -273,7 +273,7 @@ static const struct template *pick_template(struct core *c, const struct isolate
         t = template_find_for(c, &who, s->template ? s->template : "base", e);
     uint32_t memory = s->memory_mib ? s->memory_mib : ISOLATE_MEMORY_MIB;
     return t && !caller_may_start(&who, t->name, t->id, tier_isolate.name, 0, memory, 0, e) ? t
-                                                                                           : NULL;
+                                                                                            : NULL;
 }
 
 static int check(struct core *c, const struct isolate_spec *s, struct err *e)

@@ -121,9 +121,8 @@ int sandbox_fork(struct sandbox *sb, const struct fork_spec *how, fork_cb *done,
         return err_set(e, E_INVALID, "count: 1 to %d", FORK_MAX);
     if (how->timeout_s > sb->core->cfg.max_timeout_s)
         return err_set(e, E_INVALID, "timeout_s: at most %u", sb->core->cfg.max_timeout_s);
-    if (how->by &&
-        caller_may_start(how->by, sb->template_name, sb->template_id, sb->tier->name,
-                         sb->cpu_millis, sb->memory_mib, sb->disk_mib, e))
+    if (how->by && caller_may_start(how->by, sb->template_name, sb->template_id, sb->tier->name,
+                                    sb->cpu_millis, sb->memory_mib, sb->disk_mib, e))
         return -1;
     struct forking *f = xcalloc(1, sizeof *f + how->count * sizeof *f->child);
     *f = (struct forking){.core = sb->core, .how = *how, .done = done, .arg = arg};

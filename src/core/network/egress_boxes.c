@@ -186,8 +186,7 @@ static void add(struct gated *g, const int *fds, int n)
     if (t && t->ceiling)
         ceiling[b.nceilings++] = (struct gate_ceiling){.name = group, .policy = str_of(t->ceiling)};
     if (g->ceiling)
-        ceiling[b.nceilings++] =
-            (struct gate_ceiling){.name = "key", .policy = str_of(g->ceiling)};
+        ceiling[b.nceilings++] = (struct gate_ceiling){.name = "key", .policy = str_of(g->ceiling)};
     g->phase = ADDING;
     g->changed = false;
     gate_add(eg->client, &b, added, ref_new(g->eg->core, g->box));

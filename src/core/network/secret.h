@@ -18,8 +18,9 @@ struct core;
 
 struct secret {
     char id[22];
-    char *name;       /* full_name(): what the store, the seal and the gate know it by */
-    char *label, *tenant; /* what its owner calls it: secret_name_ok(); hidden: made by the daemon for one sandbox */
+    char *name; /* full_name(): what the store, the seal and the gate know it by */
+    char *label,
+        *tenant; /* what its owner calls it: secret_name_ok(); hidden: made by the daemon for one sandbox */
     char sandbox[22]; /* hidden: whose; "" */
     char *sealed;
     int64_t created_ns, updated_ns;

@@ -124,7 +124,7 @@ struct agent *sandbox_channel(struct sandbox *sb,
 
 struct sandbox_filter {
     const struct caller *who; /* only what it sees; NULL: all */
-    unsigned states; /* bit set over sb_state; 0: all but gone */
+    unsigned states;          /* bit set over sb_state; 0: all but gone */
     const char *name, *template;
     struct kv meta; /* all must match */
     size_t limit;

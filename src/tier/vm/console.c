@@ -132,8 +132,8 @@ static void begin_anew(int dir, int log)
 {
     size_t n = 0;
     auto_free char *text = lseek(log, 0, SEEK_SET) ? NULL : fd_slurp(log, 4 * LOG_MAX, &n);
-    auto_fd older = openat(dir, LOG_NAME ".1",
-                           O_WRONLY | O_TRUNC | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    auto_fd older =
+        openat(dir, LOG_NAME ".1", O_WRONLY | O_TRUNC | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     bool kept = text && older >= 0 && fd_write_all(older, text, n);
     if (ftruncate(log, 0) || !kept)
         log_warn("log/" LOG_NAME ".1: %s", strerror(errno));

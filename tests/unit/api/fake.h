@@ -138,16 +138,17 @@ const struct key *auth_check(struct core *c, struct str key, struct err *e)
     err_set(e, E_UNAUTHENTICATED, "the API key is unknown or was revoked");
     return NULL;
 }
-bool auth_expired(const struct key *k) { (void)k; return false; }
+bool auth_expired(const struct key *k)
+{
+    (void)k;
+    return false;
+}
 struct caller auth_caller(const struct key *k)
 {
     return k ? (struct caller){.role = k->role, .tenant = k->tenant, .scope = &k->scope, .key = k}
              : (struct caller){.role = ROLE_NONE, .tenant = ""};
 }
-const struct key *auth_find(struct core *c, struct str key)
-{
-    return auth_check(c, key, NULL);
-}
+const struct key *auth_find(struct core *c, struct str key) { return auth_check(c, key, NULL); }
 static struct {
     enum role role;
     char tenant[TENANT_NAME_MAX + 1];
@@ -176,7 +177,10 @@ void auth_revoke(struct core *c, struct key *k) { (void)c, (void)k; }
 size_t auth_list(struct core *c, struct key **ret, size_t max) { (void)c, (void)max; ret[0] = &fake_key; return 1; }
 
 /* note.h */
-void core_note(struct core *c, const char *name, const char *text) { (void)c, (void)name, (void)text; }
+void core_note(struct core *c, const char *name, const char *text)
+{
+    (void)c, (void)name, (void)text;
+}
 char *core_noted(struct core *c, const char *name)
 {
     (void)c, (void)name;
@@ -221,7 +225,8 @@ struct sandbox *sandbox_find(struct core *c, const char *id, struct err *e)
     err_set(e, E_NOT_FOUND, "sandbox '%s' does not exist", id);
     return NULL;
 }
-struct sandbox *sandbox_find_for(struct core *c, const struct caller *who, const char *id, struct err *e)
+struct sandbox *sandbox_find_for(struct core *c, const struct caller *who, const char *id,
+                                 struct err *e)
 {
     struct sandbox *sb = sandbox_find(c, id, e);
     if (!sb || caller_sees(who, "owner"))
@@ -309,7 +314,8 @@ int sandbox_console(struct sandbox *sb, void (*cb)(void *, struct str, const str
 }
 
 /* network.h, secret.h, egress_log.h: what the API itself does with them */
-int network_parse(struct core *c, const struct caller *who, const char *tenant, struct json *obj, struct network_spec *ret, struct err *e)
+int network_parse(struct core *c, const struct caller *who, const char *tenant, struct json *obj,
+                  struct network_spec *ret, struct err *e)
 {
     (void)who, (void)tenant;
     struct str mode = {0};
@@ -582,7 +588,8 @@ static struct snapshot fake_snapshot = {.id = "s00000000000000000001", .name = (
                                         .disk_mib = 4096, .created_ns = 1000000000, .memory_bytes = 7, .disk_bytes = 5, .downtime_ns = 12340000};
 static struct { snapshot_cb *cb; void *arg; struct snapshot_spec spec; struct fork_spec fork; fork_cb *forked; void (*deleted)(void *, const struct err *);
                 struct snapshot_filter filter; struct buf name; sandbox_cb *back; bool boot; } SN;
-struct snapshot *snapshot_find_for(struct core *c, const struct caller *who, const char *n, struct err *e)
+struct snapshot *snapshot_find_for(struct core *c, const struct caller *who, const char *n,
+                                   struct err *e)
 {
     (void)c;
     if (!caller_sees(who, "owner"))
@@ -717,7 +724,8 @@ struct volume *volume_find(struct core *c, const char *n, struct err *e)
     err_set(e, E_NOT_FOUND, "volume '%s' does not exist", n);
     return NULL;
 }
-struct volume *volume_find_for(struct core *c, const struct caller *who, const char *n, struct err *e)
+struct volume *volume_find_for(struct core *c, const struct caller *who, const char *n,
+                               struct err *e)
 {
     struct volume *v = volume_find(c, n, e);
     if (!v || caller_sees(who, v->tenant))
@@ -844,10 +852,12 @@ void event_unfollow(struct follower *f) { list_del(&f->link); }
 void event_each(struct core *c, const struct caller *who, uint64_t since, const char *sandbox, void (*fn)(void *, const struct event *), void *arg)
 {
     for (size_t i = 0; i < c->nev; i++)
-        if (c->ev[i].seq > since && caller_sees(who, c->ev[i].tenant) && (!sandbox || !strcmp(sandbox, c->ev[i].sandbox)))
+        if (c->ev[i].seq > since && caller_sees(who, c->ev[i].tenant) &&
+            (!sandbox || !strcmp(sandbox, c->ev[i].sandbox)))
             fn(arg, &c->ev[i]);
 }
-void event_emit(struct core *c, const char *type, const char *tenant, const char *sandbox, const char *data)
+void event_emit(struct core *c, const char *type, const char *tenant, const char *sandbox,
+                const char *data)
 {
     struct event *ev = &c->ev[c->nev++];
     *ev = (struct event){.seq = c->nev, .at_ns = 1000000000, .data_json = (char *)(uintptr_t)data};

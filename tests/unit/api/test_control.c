@@ -137,7 +137,8 @@ TEST(create, refuses_what_it_does_not_know)
         {"{\"timeout_s\":86401}", "400", "timeout_s"},
         {"{\"name\":\"Box\"}", "400", "name: must match"},
         {"{\"name\":\"\"}", "400", "name: must match"},
-        {"{\"isolation\":\"chroot\"}", "400", "isolation: must be auto, vm, gvisor, container or isolate"},
+        {"{\"isolation\":\"chroot\"}", "400",
+         "isolation: must be auto, vm, gvisor, container or isolate"},
         {"{\"on_timeout\":\"sleep\"}", "400", "kill or pause"},
         {"{\"on_timeout\":\"explode\"}", "400", "on_timeout"},
         {"{\"network\":{\"mode\":\"allow\"}}", "400", "network.allow"},
@@ -294,8 +295,11 @@ TEST(keys, are_made_listed_and_revoked)
     struct fx *x = fx_new();
     fx_ask(x, "POST", "/v1/keys", "{\"name\":\"ci\"}");
     HAS(x, "HTTP/1.1 201");
-    HAS(x, "{\"id\":\"k00000000000000000001\",\"name\":\"ci\",\"tenant\":\"owner\",\"role\":\"admin\",\"scope\":null,\"expires_at\":null,\"key\":\"" KEY "\"}");
-    CHECK_INT(fake_key_spec.role, ROLE_MEMBER); /* what nobody asked for is the least that is of use */
+    HAS(x,
+        "{\"id\":\"k00000000000000000001\",\"name\":\"ci\",\"tenant\":\"owner\",\"role\":\"admin\",\"scope\":null,\"expires_at\":null,\"key\":\"" KEY
+        "\"}");
+    CHECK_INT(fake_key_spec.role,
+              ROLE_MEMBER); /* what nobody asked for is the least that is of use */
     CHECK_STR(fake_key_spec.tenant, "ci");
     fx_ask(x, "POST", "/v1/keys", "{}");
     HAS(x, "HTTP/1.1 400");

@@ -596,7 +596,8 @@ TEST(templates, build_tags_and_memory)
     CHECK_INT(catalogue_resolve(again, &caller_daemon, "hutch/my_app", &f, &e), 0);
     CHECK_INT(catalogue_resolve(again, &caller_daemon, "my_app:stable", &f, &e), -1);
     CHECK_STR(e.msg, "tag 'stable' does not exist for template 'my_app'");
-    CHECK(catalogue_get(again, &caller_daemon, "my_app") && !kv_get(&catalogue_get(again, &caller_daemon, "my_app")->tags, "ok"));
+    CHECK(catalogue_get(again, &caller_daemon, "my_app") &&
+          !kv_get(&catalogue_get(again, &caller_daemon, "my_app")->tags, "ok"));
     e2b_dialect.stop(again);
     without_home(x);
     fx_free(x);

@@ -14,7 +14,9 @@ static void post(struct fx *x, const char *headers, const char *body)
 {
     auto_buf b = {0};
     fx_open(x);
-    buf_printf(&b, "POST /mcp?tools=full HTTP/1.1\r\nHost: localhost\r\n" RPC "%sContent-Length: %zu\r\n\r\n%s",
+    buf_printf(&b,
+               "POST /mcp?tools=full HTTP/1.1\r\nHost: localhost\r\n" RPC
+               "%sContent-Length: %zu\r\n\r\n%s",
                headers, strlen(body), body);
     fx_send(x, b.p, b.n);
 }
@@ -60,7 +62,8 @@ TEST(session, is_sealed_and_ends)
 }
 
 #define CALL(id, args) \
-    "{\"jsonrpc\":\"2.0\",\"id\":" id ",\"method\":\"tools/call\",\"params\":{\"name\":\"run_command\"," \
+    "{\"jsonrpc\":\"2.0\",\"id\":" id \
+    ",\"method\":\"tools/call\",\"params\":{\"name\":\"run_command\"," \
     "\"arguments\":" args "}}"
 
 TEST(command, is_run_and_reported)
@@ -68,7 +71,8 @@ TEST(command, is_run_and_reported)
     struct fx *x = fx_new();
     char head[256];
     begin(x, head);
-    post(x, head, CALL("1", "{\"sandbox\":\"box\",\"command\":\"make\",\"cwd\":\"/w\",\"timeout_s\":2}"));
+    post(x, head,
+         CALL("1", "{\"sandbox\":\"box\",\"command\":\"make\",\"cwd\":\"/w\",\"timeout_s\":2}"));
     fx_turn(x, 5);
     CHECK(F.x);
     CHECK_STR(F.argv.p, "/bin/bash|-c|make|");
@@ -83,7 +87,8 @@ TEST(command, is_run_and_reported)
     fx_turn(x, 5);
     fx_read(x);
     HAS(x, "Content-Type: application/json");
-    HAS(x, "\"status\":\"exited\",\"exit_code\":2,\"stdout\":\"built\\n\",\"stderr\":\"\",\"truncated\":false");
+    HAS(x,
+        "\"status\":\"exited\",\"exit_code\":2,\"stdout\":\"built\\n\",\"stderr\":\"\",\"truncated\":false");
     CHECK_INT(F.consumed, 6);
     answer(x, head, CALL("2", "{\"sandbox\":\"nobody\",\"command\":\"x\"}"));
     HAS(x, "\"isError\":true");
@@ -100,7 +105,9 @@ TEST(command, is_cancelled_by_a_notification)
     post(x, head, CALL("\"c\"", "{\"sandbox\":\"box\",\"command\":\"sleep 60\"}"));
     fx_turn(x, 5);
     F.x->ops.started(F.x->arg, 77, 0);
-    answer(x, head, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":\"c\"}}");
+    answer(
+        x, head,
+        "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":\"c\"}}");
     HAS(x, "202 Accepted");
     CHECK_INT(F.unary.signo, 15);
     CHECK(F.unary.group);
@@ -120,11 +127,14 @@ TEST(modern, checks_headers_and_leaving_cancels)
            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{" MODERN "}}");
     HAS(x, "404 Not Found");
     HAS(x, "\"code\":-32601");
-    answer(x, "MCP-Protocol-Version: 2026-07-28\r\n", "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}");
+    answer(x, "MCP-Protocol-Version: 2026-07-28\r\n",
+           "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}");
     HAS(x, "\"code\":-32602");
-    post(x, "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: run_command\r\n",
-         "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"run_command\","
-         "\"arguments\":{\"sandbox\":\"box\",\"command\":\"sleep 60\"}," MODERN "}}");
+    post(
+        x,
+        "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: run_command\r\n",
+        "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"run_command\","
+        "\"arguments\":{\"sandbox\":\"box\",\"command\":\"sleep 60\"}," MODERN "}}");
     fx_turn(x, 5);
     CHECK(F.x);
     F.unary.signo = 0;

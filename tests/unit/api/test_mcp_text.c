@@ -19,15 +19,19 @@ static int read_kind(const char *text)
 TEST(rpc, tells_messages_apart)
 {
     CHECK_INT(read_kind("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}"), RPC_REQUEST);
-    CHECK_INT(read_kind("{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":\"x\",\"params\":{}}"), RPC_REQUEST);
+    CHECK_INT(read_kind("{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":\"x\",\"params\":{}}"),
+              RPC_REQUEST);
     CHECK_INT(read_kind("{\"jsonrpc\":\"2.0\",\"method\":\"x\"}"), RPC_NOTIFICATION);
     CHECK_INT(read_kind("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"), RPC_RESPONSE);
-    static const char *const bad[] = {"[]", "{}", "{\"jsonrpc\":\"1.0\",\"id\":1,\"method\":\"x\"}",
-                                      "{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"x\"}",
-                                      "{\"jsonrpc\":\"2.0\",\"id\":1.5,\"method\":\"x\"}",
-                                      "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":7}",
-                                      "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":[]}",
-                                      "{\"jsonrpc\":\"2.0\",\"id\":1}"};
+    static const char *const bad[] = {
+        "[]",
+        "{}",
+        "{\"jsonrpc\":\"1.0\",\"id\":1,\"method\":\"x\"}",
+        "{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"x\"}",
+        "{\"jsonrpc\":\"2.0\",\"id\":1.5,\"method\":\"x\"}",
+        "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":7}",
+        "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\",\"params\":[]}",
+        "{\"jsonrpc\":\"2.0\",\"id\":1}"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         CHECK_INT(read_kind(bad[i]), -1);
 }
@@ -61,7 +65,8 @@ TEST(text, is_without_terminal_control)
     clean_is("10%\r50%\r100%\n", "100%\n");
     clean_is("a\r\nb\r\n", "a\nb\n");
     clean_is("ab\bc", "ac");
-    clean_is("a\377b\303(", "a\xef\xbf\xbd" "b\xef\xbf\xbd(");
+    clean_is("a\377b\303(", "a\xef\xbf\xbd"
+                            "b\xef\xbf\xbd(");
     clean_is("\033", "");
     clean_is("\033[", "");
     clean_is("t\tx\001y", "t\txy");
@@ -104,7 +109,8 @@ TEST(text, diffs)
     text_diff(S("/f"), S("a\nb\nc\n"), S("a\nB\nc\n"), &out);
     CHECK_STR(out.p, "--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n");
     out.n = 0;
-    text_diff(S("f"), S("1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n12\n"), S("1\nX\n3\n4\n5\n6\n7\n8\n9\n10\n11\n12"), &out);
+    text_diff(S("f"), S("1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n12\n"),
+              S("1\nX\n3\n4\n5\n6\n7\n8\n9\n10\n11\n12"), &out);
     CHECK(strstr(out.p, "@@ -1,5 +1,5 @@\n") && strstr(out.p, "@@ -9,4 +9,4 @@\n"));
     CHECK(strstr(out.p, "-12\n+12\n\\ No newline at end of file\n"));
     out.n = 0;
@@ -138,16 +144,24 @@ static const char *says(const char *tool, const char *arguments)
 
 TEST(args, are_held_against_the_schema)
 {
-    CHECK_STR(says("run_command", "{\"command\":\"x\",\"wait_s\":0.5,\"env\":{\"A\":\"b\"},\"cwd\":null}"), "ok");
+    CHECK_STR(says("run_command",
+                   "{\"command\":\"x\",\"wait_s\":0.5,\"env\":{\"A\":\"b\"},\"cwd\":null}"),
+              "ok");
     CHECK_STR(says("run_command", "{}"), "command: missing");
-    CHECK_STR(says("run_command", "{\"comand\":\"x\"}"), "comand: unknown argument; did you mean 'command'?");
+    CHECK_STR(says("run_command", "{\"comand\":\"x\"}"),
+              "comand: unknown argument; did you mean 'command'?");
     CHECK_STR(says("run_command", "{\"command\":7}"), "command: must be a string");
-    CHECK_STR(says("run_command", "{\"command\":\"x\",\"wait_s\":301}"), "wait_s: 301 is above the maximum, 300");
-    CHECK_STR(says("run_command", "{\"command\":\"x\",\"env\":{\"A\":1}}"), "env.A: must be a string");
-    CHECK(strstr(says("run_code", "{\"code\":\"\",\"language\":\"perl\"}"), "'perl' is not one of python, javascript"));
+    CHECK_STR(says("run_command", "{\"command\":\"x\",\"wait_s\":301}"),
+              "wait_s: 301 is above the maximum, 300");
+    CHECK_STR(says("run_command", "{\"command\":\"x\",\"env\":{\"A\":1}}"),
+              "env.A: must be a string");
+    CHECK(strstr(says("run_code", "{\"code\":\"\",\"language\":\"perl\"}"),
+                 "'perl' is not one of python, javascript"));
     CHECK_STR(says("edit_file", "{\"path\":\"a\",\"edits\":[]}"), "edits: at least 1 needed");
-    CHECK_STR(says("edit_file", "{\"path\":\"a\",\"edits\":[{\"old\":\"x\"}]}"), "edits[0].new: missing");
-    CHECK_STR(says("read_file", "{\"path\":\"a\",\"start_line\":1.5}"), "start_line: must be an integer");
+    CHECK_STR(says("edit_file", "{\"path\":\"a\",\"edits\":[{\"old\":\"x\"}]}"),
+              "edits[0].new: missing");
+    CHECK_STR(says("read_file", "{\"path\":\"a\",\"start_line\":1.5}"),
+              "start_line: must be an integer");
     CHECK_STR(says("read_file", "{\"path\":\"a\",\"start_line\":2.0}"), "ok");
 }
 

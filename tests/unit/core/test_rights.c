@@ -55,7 +55,8 @@ TEST(rights, names_of_tenants)
     CHECK_INT(full_name_len(full), 4);
     CHECK_STR(full_name_tenant("data"), "");
     CHECK(tenant_name_ok("acme") && tenant_name_ok("A.b_c-9"));
-    CHECK(!tenant_name_ok("") && !tenant_name_ok("-a") && !tenant_name_ok("a@b") && !tenant_name_ok("a b"));
+    CHECK(!tenant_name_ok("") && !tenant_name_ok("-a") && !tenant_name_ok("a@b") &&
+          !tenant_name_ok("a b"));
 }
 
 static void *picked(const struct caller *who, bool shared, const char *const *tenants, size_t n)
@@ -68,14 +69,15 @@ static void *picked(const struct caller *who, bool shared, const char *const *te
 
 TEST(rights, a_name_is_first_ones_own)
 {
-    static const char *const all[] = {"b", "", "a", "c"}, *const others[] = {"b", "c"}, *const one[] = {"b"};
+    static const char *const all[] = {"b", "", "a", "c"}, *const others[] = {"b", "c"},
+                             *const one[] = {"b"};
     CHECK_STR(picked(&member, true, all, 4), "a");
-    CHECK_STR(picked(&member, true, all, 2), "");   /* what all share */
-    CHECK(!picked(&member, false, all, 2));         /* where nothing is shared */
-    CHECK(!picked(&member, true, one, 1));          /* another's is not there */
+    CHECK_STR(picked(&member, true, all, 2), ""); /* what all share */
+    CHECK(!picked(&member, false, all, 2));       /* where nothing is shared */
+    CHECK(!picked(&member, true, one, 1));        /* another's is not there */
     CHECK_STR(picked(&admin, true, all, 4), "");
-    CHECK_STR(picked(&admin, false, one, 1), "b");  /* the only one */
-    CHECK(!picked(&admin, false, others, 2));       /* whose? */
+    CHECK_STR(picked(&admin, false, one, 1), "b"); /* the only one */
+    CHECK(!picked(&admin, false, others, 2));      /* whose? */
 }
 
 TEST(rights, scopes)
@@ -89,16 +91,22 @@ TEST(rights, scopes)
     CHECK(scope_parse_text("{\"templates\":\"base\"}", &s, &e) && e.code == E_INVALID);
     CHECK(scope_parse_text("{\"network\":{\"mode\":\"ajar\"}}", &s, &e) && e.code == E_INVALID);
     CHECK(scope_parse_text("{\"everything\":true}", &s, &e) && e.code == E_INVALID);
-    CHECK(!scope_parse_text("{\"templates\":[\"base\"],\"isolation\":[\"container\"],\"memory_mib\":256,\"keys\":true}", &s, &e));
+    CHECK(!scope_parse_text(
+        "{\"templates\":[\"base\"],\"isolation\":[\"container\"],\"memory_mib\":256,\"keys\":true}",
+        &s, &e));
     CHECK(scope_limits(&s) && s.keys);
     jw_init(&w, &out);
     scope_put(&w, &s);
-    CHECK_STR(out.p, "{\"templates\":[\"base\"],\"isolation\":[\"container\"],\"memory_mib\":256,\"keys\":true}");
+    CHECK_STR(
+        out.p,
+        "{\"templates\":[\"base\"],\"isolation\":[\"container\"],\"memory_mib\":256,\"keys\":true}");
     struct caller who = {.role = ROLE_MEMBER, .tenant = "a", .scope = &s};
     CHECK(!caller_may_start(&who, "base", "t1", "container", 1000, 256, 999999, &e));
-    CHECK(caller_may_start(&who, "other", "t2", "container", 1000, 256, 1, &e) && e.code == E_FORBIDDEN);
+    CHECK(caller_may_start(&who, "other", "t2", "container", 1000, 256, 1, &e) &&
+          e.code == E_FORBIDDEN);
     CHECK(caller_may_start(&who, "base", "t1", "vm", 1000, 256, 1, &e) && strstr(e.msg, "'vm'"));
-    CHECK(caller_may_start(&who, "base", "t1", "container", 1000, 257, 1, &e) && strstr(e.msg, "257") && strstr(e.msg, "(256)"));
+    CHECK(caller_may_start(&who, "base", "t1", "container", 1000, 257, 1, &e) &&
+          strstr(e.msg, "257") && strstr(e.msg, "(256)"));
     scope_free(&s);
 }
 

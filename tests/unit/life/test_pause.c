@@ -260,13 +260,14 @@ TEST(snapshot, outlives_its_sandbox)
         CHECK(s.ok);
         CHECK_INT(snapshot_it(sb, (struct snapshot_spec){.name = "s"}).err.code, E_CONFLICT);
         CHECK(kill_it(sb).ok);
-        struct sandbox *copy =
-            made(&(struct sandbox_spec){.from = snapshot_find_for(W.core, &caller_daemon, "s", NULL)});
+        struct sandbox *copy = made(
+            &(struct sandbox_spec){.from = snapshot_find_for(W.core, &caller_daemon, "s", NULL)});
         CHECK_STR(copy->start_path, t == &fake_vm ? "snapshot" : "boot");
         world_check();
         /* deleted at once; its files go when nothing needs them */
         struct err e;
-        CHECK(!snapshot_delete(snapshot_find_for(W.core, &caller_daemon, "s", NULL), NULL, NULL, &e));
+        CHECK(
+            !snapshot_delete(snapshot_find_for(W.core, &caller_daemon, "s", NULL), NULL, NULL, &e));
         world_settle("delete");
         CHECK(!snapshot_find_for(W.core, &caller_daemon, "s", NULL));
         CHECK_INT(world_files("snapshots"), t == &fake_vm);

@@ -87,13 +87,18 @@ TEST(place, of_before)
 {
     struct err e;
     begin();
-    CHECK_INT(sh("mkdir -p home/log/egress home/templates/t home/boxes home/tmp home/snapshots home/cache home/fs run && echo 1 > home/state.db && echo 2 > home/templates/t/x && "
-                 "chown -R %u:%u home run && chmod 711 home && mkdir -p home/cache/apt && echo 3 > home/cache/apt/a_1_all.deb", UID, UID), 0);
+    CHECK_INT(
+        sh("mkdir -p home/log/egress home/templates/t home/boxes home/tmp home/snapshots home/cache home/fs run && echo 1 > home/state.db && echo 2 > home/templates/t/x && "
+           "chown -R %u:%u home run && chmod 711 home && mkdir -p home/cache/apt && echo 3 > home/cache/apt/a_1_all.deb",
+           UID, UID),
+        0);
     CHECK_INT(place_take(&conf, &e), 0);
     is_as_it_should();
     is("home/state.db", UID, UID, 0644);
     is("home/templates/t/x", UID, UID, 0644); /* what is inside stays whose it is */
-    CHECK_INT(sh("grep -qx 1 home/state.db && grep -qx 2 home/templates/t/x && grep -qx 3 home/root-cache/apt/a_1_all.deb && test ! -e home/cache/apt"), 0);
+    CHECK_INT(
+        sh("grep -qx 1 home/state.db && grep -qx 2 home/templates/t/x && grep -qx 3 home/root-cache/apt/a_1_all.deb && test ! -e home/cache/apt"),
+        0);
     end();
 }
 
@@ -102,9 +107,13 @@ TEST(place, planted_packages)
 {
     struct err e;
     begin();
-    CHECK_INT(sh("mkdir -p home/cache/apt && echo 3 > home/cache/apt/a_1_all.deb && chown -R %u home", UID), 0);
+    CHECK_INT(
+        sh("mkdir -p home/cache/apt && echo 3 > home/cache/apt/a_1_all.deb && chown -R %u home",
+           UID),
+        0);
     CHECK_INT(place_take(&conf, &e), 0);
-    CHECK_INT(sh("test ! -e home/root-cache/apt/a_1_all.deb && test -e home/cache/apt/a_1_all.deb"), 0);
+    CHECK_INT(sh("test ! -e home/root-cache/apt/a_1_all.deb && test -e home/cache/apt/a_1_all.deb"),
+              0);
     end();
 }
 
@@ -120,15 +129,20 @@ static void refused(const char *want)
 
 TEST(place, links_and_strangers)
 {
-    static const char *const names[] = {"log", "templates", "snapshots", "boxes", "tmp", "cache", "fs", "volumes", "kernel", "root-cache"};
+    static const char *const names[] = {"log",   "templates", "snapshots", "boxes",  "tmp",
+                                        "cache", "fs",        "volumes",   "kernel", "root-cache"};
     char want[96];
     begin();
     CHECK_INT(sh("mkdir -m 700 victim && mkdir home run && chown %u home run", UID), 0);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        CHECK_INT(sh("rm -rf home/%s && ln -s ../victim home/%s && chown -h %u home/%s", names[i], names[i], UID, names[i]), 0);
+        CHECK_INT(sh("rm -rf home/%s && ln -s ../victim home/%s && chown -h %u home/%s", names[i],
+                     names[i], UID, names[i]),
+                  0);
         snprintf(want, sizeof want, "HUTCH_HOME: %s is not a directory", names[i]);
         refused(want);
-        CHECK_INT(sh("rm home/%s && mkdir home/%s && chown 1234 home/%s", names[i], names[i], names[i]), 0);
+        CHECK_INT(
+            sh("rm home/%s && mkdir home/%s && chown 1234 home/%s", names[i], names[i], names[i]),
+            0);
         snprintf(want, sizeof want, "HUTCH_HOME: %s belongs to uid 1234", names[i]);
         refused(want);
         CHECK_INT(sh("rmdir home/%s", names[i]), 0);
@@ -141,7 +155,9 @@ TEST(place, links_and_strangers)
     refused("belongs to uid 1234");
     CHECK_INT(sh("chown 0 home && : > home/state.db"), 0);
     refused("state.db belongs to uid 0");
-    CHECK_INT(sh("rm home/state.db && ln victim home/state.db 2>/dev/null; ln -s ../victim home/state.db"), 0);
+    CHECK_INT(
+        sh("rm home/state.db && ln victim home/state.db 2>/dev/null; ln -s ../victim home/state.db"),
+        0);
     refused("state.db belongs to uid 0");
     end();
 }
@@ -161,7 +177,9 @@ TEST(place, home_behind_a_link)
 
 TEST(ours, files)
 {
-    static const char *const plants[] = {"ln -s ../victim log/x", "ln -s ../nowhere log/x", "mkfifo log/x", "ln victim log/x", "echo theirs > log/x && chown 64882 log/x"};
+    static const char *const plants[] = {"ln -s ../victim log/x", "ln -s ../nowhere log/x",
+                                         "mkfifo log/x", "ln victim log/x",
+                                         "echo theirs > log/x && chown 64882 log/x"};
     struct err e;
     begin();
     CHECK_INT(sh("mkdir log && echo kept > victim"), 0);
@@ -171,7 +189,9 @@ TEST(ours, files)
         CHECK_INT(sh("%s", plants[i]), 0);
         auto_fd fd = ours_file(dir, "x", O_WRONLY | O_APPEND, &e);
         CHECK(fd >= 0 && fd_write_all(fd, "log\n", 4));
-        CHECK_INT(sh("grep -qx kept victim && grep -qx log log/x && test ! -L log/x && test ! -e nowhere"), 0);
+        CHECK_INT(
+            sh("grep -qx kept victim && grep -qx log log/x && test ! -L log/x && test ! -e nowhere"),
+            0);
         is("log/x", 0, 0, 0600);
         auto_fd again = ours_file(dir, "x", O_WRONLY | O_APPEND, &e); /* ours: as it is */
         CHECK(again >= 0 && fd_write_all(again, "more\n", 5));
@@ -196,14 +216,19 @@ TEST(ours, sockets)
     struct stat st;
     CHECK(!stat(a.sun_path, &st) && st.st_uid == UID);
     CHECK(ours_give_socket(dir, "sock", 0, &e)); /* by now it is not ours to give */
-    CHECK(ours_give_socket(dir, "victim", UID, &e) && ours_give_socket(dir, "link", UID, &e) && ours_give_socket(dir, "dir", UID, &e));
+    CHECK(ours_give_socket(dir, "victim", UID, &e) && ours_give_socket(dir, "link", UID, &e) &&
+          ours_give_socket(dir, "dir", UID, &e));
     is("victim", 0, 0, 0644);
     end();
 }
 
 TEST(ours, places)
 {
-    static const struct { const char *how; bool good; } t[] = {{"0 755", true}, {"0 700", true}, {"0 775", false}, {"0 1775", true}, {"0 777", false}, {"0 1777", true}, {"64882 755", false}, {"64882 1777", false}};
+    static const struct {
+        const char *how;
+        bool good;
+    } t[] = {{"0 755", true},  {"0 700", true},  {"0 775", false},     {"0 1775", true},
+             {"0 777", false}, {"0 1777", true}, {"64882 755", false}, {"64882 1777", false}};
     struct err e;
     begin();
     CHECK_INT(sh("mkdir d"), 0);

@@ -318,7 +318,11 @@ TEST(spawner, leaves_ids_to_whoever_claimed_them)
 /* Of the daemon, a second name, open to others: whatever root did not write alone is not mounted, and stays as it was. */
 TEST(spawner, mounts_no_foreign_layer)
 {
-    static const char *const spoil[] = {"chown 64882 upper.ext4", "ln upper.ext4 second", "chmod 666 upper.ext4", "mv upper.ext4 x && ln -s x upper.ext4", "mv upper.ext4 x && mkdir upper.ext4",
+    static const char *const spoil[] = {"chown 64882 upper.ext4",
+                                        "ln upper.ext4 second",
+                                        "chmod 666 upper.ext4",
+                                        "mv upper.ext4 x && ln -s x upper.ext4",
+                                        "mv upper.ext4 x && mkdir upper.ext4",
                                         "mv upper.ext4 x && mkfifo upper.ext4"};
     fx_start();
     for (size_t i = 0; i < sizeof spoil / sizeof *spoil; i++) {
@@ -327,11 +331,17 @@ TEST(spawner, mounts_no_foreign_layer)
         struct err e = {0};
         int fds[3], n = 3;
         q.u.box.disk_mib = 64;
-        CHECK_INT(sh("cd %s/home && rm -rf boxes/i00000000000000000foe && mkdir -p boxes/i00000000000000000foe && cd boxes/i00000000000000000foe && mkdir -p /tmp/foe.$$/upper /tmp/foe.$$/work && "
-                     "mkfs.ext4 -q -F -E nodiscard -d /tmp/foe.$$ upper.ext4 64m >/dev/null 2>&1 && rm -r /tmp/foe.$$ && %s", fx.dir, spoil[i]), 0);
+        CHECK_INT(
+            sh("cd %s/home && rm -rf boxes/i00000000000000000foe && mkdir -p boxes/i00000000000000000foe && cd boxes/i00000000000000000foe && mkdir -p /tmp/foe.$$/upper /tmp/foe.$$/work && "
+               "mkfs.ext4 -q -F -E nodiscard -d /tmp/foe.$$ upper.ext4 64m >/dev/null 2>&1 && rm -r /tmp/foe.$$ && %s",
+               fx.dir, spoil[i]),
+            0);
         CHECK(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, fds, &n, &fx.ev, 20000, &e));
         printf("# %s: %s\n", spoil[i], e.msg);
-        CHECK_INT(sh("cat /sys/block/loop*/loop/backing_file 2>/dev/null | grep -q '%s/home/boxes/'", fx.dir) != 0, 1);
+        CHECK_INT(
+            sh("cat /sys/block/loop*/loop/backing_file 2>/dev/null | grep -q '%s/home/boxes/'",
+               fx.dir) != 0,
+            1);
         CHECK_INT(sh("test -e %s/home/boxes/i00000000000000000foe/upper.ext4", fx.dir), 0);
     }
     CHECK_INT(sh("rm -rf %s/home/boxes/i00000000000000000foe", fx.dir), 0);
@@ -342,16 +352,23 @@ TEST(spawner, mounts_no_foreign_layer)
 TEST(spawner, copies_no_foreign_disk)
 {
     fx_start();
-    CHECK_INT(sh("cd %s/home/fs && mkdir -p /tmp/foe.$$/upper/planted /tmp/foe.$$/work && mkfs.ext4 -q -F -E nodiscard -d /tmp/foe.$$ 128.ext4 128m >/dev/null 2>&1 && rm -r /tmp/foe.$$ && "
-                 "chown 64882 128.ext4 && ln -s /etc/hostname 192.ext4", fx.dir), 0);
+    CHECK_INT(
+        sh("cd %s/home/fs && mkdir -p /tmp/foe.$$/upper/planted /tmp/foe.$$/work && mkfs.ext4 -q -F -E nodiscard -d /tmp/foe.$$ 128.ext4 128m >/dev/null 2>&1 && rm -r /tmp/foe.$$ && "
+           "chown 64882 128.ext4 && ln -s /etc/hostname 192.ext4",
+           fx.dir),
+        0);
     for (unsigned mib = 128; mib <= 192; mib += 64) {
         char id[SP_ID] = {0};
         id_make('i', id);
         struct sp_req q = box_req(id);
         q.u.box.disk_mib = mib;
         struct tbox b = box_start_req(q);
-        CHECK_INT(sh("test $(stat -c '%%u %%F' %s/home/fs/%u.ext4 | tr ' ' _) = 0_regular_file", fx.dir, mib), 0);
-        CHECK_INT(sh("debugfs -R 'ls /upper' %s/home/fs/%u.ext4 2>/dev/null | grep -q planted", fx.dir, mib) != 0, 1);
+        CHECK_INT(sh("test $(stat -c '%%u %%F' %s/home/fs/%u.ext4 | tr ' ' _) = 0_regular_file",
+                     fx.dir, mib),
+                  0);
+        CHECK_INT(sh("debugfs -R 'ls /upper' %s/home/fs/%u.ext4 2>/dev/null | grep -q planted",
+                     fx.dir, mib) != 0,
+                  1);
         box_gone(&b);
     }
     fx_stop();
@@ -366,10 +383,16 @@ TEST(spawner, mounts_a_layer_once)
     struct sp_rep rep;
     struct err e = {0};
     int fds[3], n = 3;
-    CHECK_INT(sh("cd %s/home/boxes && mkdir i000000000000000twice && mv %s/upper.ext4 i000000000000000twice/", fx.dir, b.id), 0);
+    CHECK_INT(
+        sh("cd %s/home/boxes && mkdir i000000000000000twice && mv %s/upper.ext4 i000000000000000twice/",
+           fx.dir, b.id),
+        0);
     CHECK(spawn_call_sync(fx.fd, &q, NULL, 0, &rep, fds, &n, &fx.ev, 20000, &e));
     CHECK(strstr(e.msg, "still in use"));
-    CHECK_INT(sh("cd %s/home/boxes && mv i000000000000000twice/upper.ext4 %s/ && rmdir i000000000000000twice", fx.dir, b.id), 0);
+    CHECK_INT(
+        sh("cd %s/home/boxes && mv i000000000000000twice/upper.ext4 %s/ && rmdir i000000000000000twice",
+           fx.dir, b.id),
+        0);
     box_gone(&b);
     fx_stop();
 }

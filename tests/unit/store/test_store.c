@@ -417,7 +417,8 @@ static int see_old_key(void *arg, const struct key_row *r)
 {
     CHECK_STR(r->name, "ci");
     CHECK_STR(r->sha256, "00ff");
-    CHECK(!r->role && !r->tenant && !r->scope && !r->expires_wall_ns); /* whoever loads it decides what it may */
+    CHECK(!r->role && !r->tenant && !r->scope &&
+          !r->expires_wall_ns); /* whoever loads it decides what it may */
     ++*(int *)arg;
     return 0;
 }
@@ -427,9 +428,10 @@ TEST(store, keys_without_roles_are_readable)
 {
     fresh();
     store_close(must_open());
-    raw_exec("INSERT INTO keys(id,name,prefix,sha256,created_wall_ns,last_used_wall_ns,revoked_wall_ns) VALUES('k1','ci','e2b_ab','00ff',1,2,0);"
-             "ALTER TABLE keys DROP COLUMN tenant; ALTER TABLE keys DROP COLUMN role; ALTER TABLE keys DROP COLUMN scope;"
-             "ALTER TABLE keys DROP COLUMN expires_wall_ns; PRAGMA user_version=6");
+    raw_exec(
+        "INSERT INTO keys(id,name,prefix,sha256,created_wall_ns,last_used_wall_ns,revoked_wall_ns) VALUES('k1','ci','e2b_ab','00ff',1,2,0);"
+        "ALTER TABLE keys DROP COLUMN tenant; ALTER TABLE keys DROP COLUMN role; ALTER TABLE keys DROP COLUMN scope;"
+        "ALTER TABLE keys DROP COLUMN expires_wall_ns; PRAGMA user_version=6");
     struct store *s = must_open();
     int n = 0;
     CHECK(!store_load_keys(s, see_old_key, &n, NULL) && n == 1);

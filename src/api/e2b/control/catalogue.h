@@ -77,7 +77,8 @@ struct e2b_build *catalogue_add_build(struct e2b_template *t);
 struct e2b_build *catalogue_build(struct e2b_template *t, const char *id);
 void catalogue_tag(struct e2b_template *t, const char *tag, const char *build_id);
 /* A reference as create and fromTemplate take it. E_INVALID, E_NOT_FOUND with E2B's words. */
-int catalogue_resolve(struct e2b *x, const struct caller *who, const char *ref, struct e2b_found *ret, struct err *e);
+int catalogue_resolve(struct e2b *x, const struct caller *who, const char *ref,
+                      struct e2b_found *ret, struct err *e);
 void build_uuid(const char *core_id,
                 char out[37]); /* of a template that was not built through this dialect */
 

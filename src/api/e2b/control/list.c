@@ -176,8 +176,7 @@ static bool matches(const struct sandbox *sb, const struct query *q)
     return !q->template || template_matches(sb, q->template);
 }
 
-static size_t collect(struct api *a, struct http_stream *s, struct query *q,
-                      struct sandbox ***ret)
+static size_t collect(struct api *a, struct http_stream *s, struct query *q, struct sandbox ***ret)
 {
     struct caller who = api_caller(a, s);
     struct core_counts c;

@@ -93,7 +93,8 @@ static void reply_logs(struct http_stream *s, void *a, bool v2)
         api_fail(s, &e, ABOUT_REQUEST);
         return;
     }
-    event_each(api_core(a), &caller_daemon, 0, sb->id, take_line, &l); /* they stay while nothing else runs */
+    event_each(api_core(a), &caller_daemon, 0, sb->id, take_line,
+               &l); /* they stay while nothing else runs */
     struct jw *w = reply_begin(s);
     jw_obj(w);
     put_lines(w, "logs", &l, !v2);

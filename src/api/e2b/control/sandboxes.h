@@ -54,9 +54,9 @@ bool e2b_snapshot_delete(struct http_stream *s, struct api *a,
 /* -- network.c -- */
 struct network_spec;
 int e2b_network_read(struct api *a, const struct caller *who, struct json *j /* body of a create */,
-                     struct kept *k,
-                     struct network_spec *ret, struct err *e);
-int e2b_policy_read(struct api *a, const struct caller *who, const char *tenant, struct json *net /* allowOut, denyOut, rules */, bool internet,
+                     struct kept *k, struct network_spec *ret, struct err *e);
+int e2b_policy_read(struct api *a, const struct caller *who, const char *tenant,
+                    struct json *net /* allowOut, denyOut, rules */, bool internet,
                     struct network_spec *ret, struct err *e);
 void e2b_network_text(struct json *ingress, struct json *egress,
                       struct buf *out); /* as shown again: members of either, values masked */

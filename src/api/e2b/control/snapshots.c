@@ -99,7 +99,8 @@ static void drop_older(struct api *a, const struct snapshot *s)
     struct e2b_ref ref = {0};
     struct snapshot *hit[2];
     struct caller of = caller_of_tenant(snapshot_tenant(s));
-    struct snapshot_filter f = {.who = *of.tenant ? &of : NULL, .whole = true, .match = refers, .arg = &ref, .limit = 2};
+    struct snapshot_filter f = {
+        .who = *of.tenant ? &of : NULL, .whole = true, .match = refers, .arg = &ref, .limit = 2};
     bool more;
     if (!name_of(s))
         return;

@@ -61,7 +61,8 @@ int e2b_mounts_read(struct api *a, struct json *j, struct volume_mount *at, stru
     }
     sp->volumes = at;
     sp->nvolumes = json_len(list);
-    return volumes_check(api_core(a), sp->by, at, sp->nvolumes, e) ? err_wrap(e, "invalid mounts") : 0;
+    return volumes_check(api_core(a), sp->by, at, sp->nvolumes, e) ? err_wrap(e, "invalid mounts")
+                                                                   : 0;
 }
 
 /* ---- make, list, look, delete ---- */
