@@ -360,7 +360,7 @@ def default_sandboxes_have_a_lease(t):
 
 @ONE
 def another_tenants_things_do_not_exist(t):
-    one, two = t.d.new_key("mcp-one")["key"], t.d.new_key("mcp-two")["key"]
+    one, two = (t.d.new_key(n, role="member")["key"] for n in ("mcp-one", "mcp-two"))
     a, b = Mcp(t, key=one), Mcp(t, key=two)
     sb = a.tool("create_sandbox", isolation="container")["id"]
     r = a.tool("run_command", sandbox=sb, command="sleep 30", wait_s=0.3)

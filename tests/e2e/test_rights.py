@@ -17,7 +17,7 @@ ABSENT = "i" + "0" * 20  # the form of an id, and nobody's
 # What a route is about. `thing`: it names something by id; another's is not found. `list`: shows what the caller sees. `make`: makes or
 # runs something of the caller's own. `admin`, `host` (operator or admin), `scrape`: of the host. `key`: any key may read it. `open`: no key.
 THING, LIST, MAKE, ADMIN, HOST, SCRAPE, KEY, OPEN = "thing", "list", "make", "admin", "host", "scrape", "key", "open"
-CHANGING_GETS = {"GET /v1/sandboxes/{id}/pty", "GET /v1/sandboxes/{id}/url"}
+CHANGING_GETS = {"GET /v1/sandboxes/{id}/pty", "GET /v1/sandboxes/{id}/url", "GET /mcp"}
 N = "/v1/sandboxes/{id}"
 V = "/v1/volumes/{volume}"
 ROUTES = {
@@ -59,6 +59,10 @@ ROUTES = {
     "GET /templates/{tid}/files/{hash}": THING, "POST /v2/templates/{tid}/builds/{bid}": THING,
     "GET /templates/{tid}/builds/{bid}/logs": THING, "GET /templates/{tid}/builds/{bid}/status": THING,
     "GET /health": OPEN, "* /files": OPEN, "* /volumecontent/{volume}/{what}": OPEN, "PUT /templates/{tid}/files/{hash}": OPEN,
+    # MCP: what its tools name is in test_mcp.another_tenants_things_do_not_exist
+    **{f"{m} /mcp": MAKE for m in ("POST", "GET", "DELETE")},
+    **{f"{m} /mcp/files/{{link}}": OPEN for m in ("PUT", "GET")},
+    "GET /.well-known/{what}": OPEN, "GET /.well-known/{what}/{rest*}": OPEN,
 }
 # Queries and bodies without which a call is refused before anything is looked up.
 QUERY = {

@@ -12,7 +12,7 @@
     }
 static const struct api_route routes[] = {
     ROUTE("POST", "/mcp", mcp_post, 0),
-    ROUTE("GET", "/mcp", mcp_get, 0),
+    ROUTE("GET", "/mcp", mcp_get, ROUTE_CHANGES), /* who may only look has no session */
     ROUTE("DELETE", "/mcp", mcp_delete, 0),
     ROUTE("PUT", "/mcp/files/{link}", mcp_upload, ROUTE_OPEN),   /* the URL is sealed */
     ROUTE("GET", "/mcp/files/{link}", mcp_download, ROUTE_OPEN), /* likewise */
