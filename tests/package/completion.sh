@@ -18,7 +18,7 @@ offers() {
 hutch vol|volume
 hutch volume |create ls rm
 hutch run --isol|--isolation
-hutch run --isolation |vm container auto
+hutch run --isolation |vm gvisor container auto
 hutch run --template not|notebook
 hutch exec we|web
 hutch kill web i|iaaaaaaaaaaaaaaaaaaaa ibbbbbbbbbbbbbbbbbbbb
