@@ -9,3 +9,10 @@ errno EPERM swapon swapoff reboot open_by_handle_at name_to_handle_at acct quota
 errno EPERM vhangup lookup_dcookie syslog iopl ioperm userfaultfd fanotify_init uselib sysfs mknod mknodat
 errno EPERM fsopen fsconfig fsmount fspick
 errno ENOSYS io_uring_setup io_uring_enter io_uring_register
+# gVisor hands sockets of its guest on to the host's kernel: the families of a container, and no frames. vsock is in no namespace.
+allow socket if a0 & 0xffffffff == 1
+errno EAFNOSUPPORT socket if a1 & 0xf == 10
+allow socket if a0 & 0xffffffff == 2
+allow socket if a0 & 0xffffffff == 10
+allow socket if a0 & 0xffffffff == 16
+errno EAFNOSUPPORT socket

@@ -338,8 +338,16 @@ static bool is_json(struct str type)
                     "application/json");
 }
 
-void api_body(struct api *a, struct http_stream *s,
-              void (*fn)(struct http_stream *, void *, const char *, size_t))
+static void body_there(struct http_stream *s, void *a, const char *p, size_t n)
+{
+    struct err e;
+    if (api_still(a, s, &e))
+        api_fail(s, &e, ABOUT_REQUEST);
+    else
+        (*api_body_then(s))(s, a, p, n);
+}
+
+void api_body(struct api *a, struct http_stream *s, api_body_fn *fn)
 {
     struct err e;
     uint64_t n = http_body_length(s);
@@ -354,6 +362,7 @@ void api_body(struct api *a, struct http_stream *s,
                 PARAM_BODY_MAX);
         api_fail(s, &e, ABOUT_REQUEST);
     } else {
-        http_body_collect(s, PARAM_BODY_MAX, fn, a);
+        *api_body_then(s) = fn;
+        http_body_collect(s, PARAM_BODY_MAX, body_there, a);
     }
 }

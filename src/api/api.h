@@ -48,6 +48,10 @@ struct secret *api_secret(struct api *a, struct http_stream *s, const char *id_o
                           struct err *e);
 struct template *api_template(struct api *a, struct http_stream *s, const char *name_or_id,
                               struct err *e);
+/* -1: its key ended while the body came, and the request would change something. To be asked at the
+ * end of every body; api_body does. A caller without a role has the operator's empty tenant, so
+ * what it made would be for all. */
+int api_still(struct api *a, struct http_stream *s, struct err *e);
 int api_may_change(struct api *a, struct http_stream *s, const char *what /* "sandbox" */,
                    const char *tenant, struct err *e); /* -1: this request would, and may not */
 bool api_changes(struct http_stream *s);               /* it is of a kind that changes something */
@@ -56,6 +60,9 @@ void api_set_changes(struct http_stream *s, bool changes);
  * bearer of that. */
 void api_vouch(struct http_stream *s);
 bool api_vouched(struct http_stream *s);
+typedef void api_body_fn(struct http_stream *s, void *api, const char *p, size_t n);
+api_body_fn **api_body_then(
+    struct http_stream *s); /* for api_body: where it notes what comes next */
 /* Under which a port of a sandbox is reached. */
 void api_preview_url(struct api *a, const struct sandbox *sb, unsigned port, char *out, size_t cap);
 /* Whole JSON body, then fn as for http_body_collect; larger than PARAM_BODY_MAX is refused here. */

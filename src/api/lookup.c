@@ -22,6 +22,15 @@ struct caller api_caller(struct api *a, struct http_stream *s)
     return who;
 }
 
+int api_still(struct api *a, struct http_stream *s, struct err *e)
+{
+    struct caller who = api_caller(a, s);
+    if (!api_changes(s) || caller_makes(&who))
+        return 0;
+    return err_set(e, E_UNAUTHENTICATED,
+                   "the API key was revoked or has expired while the request was sent");
+}
+
 int api_may_change(struct api *a, struct http_stream *s, const char *what, const char *tenant,
                    struct err *e)
 {

@@ -8,6 +8,7 @@ struct call {
     bool changes, vouched;
     struct buf out;
     struct jw w;
+    api_body_fn *body; /* what api_body calls once it is there */
 };
 
 static void call_free(void *arg)
@@ -34,6 +35,7 @@ bool api_changes(struct http_stream *s) { return call_of(s)->changes; }
 void api_set_changes(struct http_stream *s, bool changes) { call_of(s)->changes = changes; }
 void api_vouch(struct http_stream *s) { call_of(s)->vouched = true; }
 bool api_vouched(struct http_stream *s) { return call_of(s)->vouched; }
+api_body_fn **api_body_then(struct http_stream *s) { return &call_of(s)->body; }
 
 /* ---- requests ---- */
 static void on_cancel(struct http_stream *s, void *arg)

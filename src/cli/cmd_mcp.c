@@ -148,8 +148,10 @@ static void put_heads(struct proxy *p, struct heads *h, const struct message *m)
 /* A daemon that is being restarted, or was not started yet, is worth waiting for. */
 static struct http_client *dial(struct proxy *p, struct err *e)
 {
+    struct cli mine = {
+        .url = p->x->url, .key = p->x->key, .ca = p->x->ca}; /* threads dial at once */
     for (int64_t until = clock_mono() + AWAY_NS;;) {
-        struct http_client *c = api_connect(p->x, e);
+        struct http_client *c = api_connect(&mine, e);
         if (c || p->leaving || (e->sys != ENOENT && e->sys != ECONNREFUSED) || clock_mono() > until)
             return c;
         (void)poll(NULL, 0, 200);

@@ -66,6 +66,14 @@ int image_check(int image, bool read_only, struct err *e)
     return 0;
 }
 
+int image_lock(int image, bool read_only, struct err *e)
+{
+    /* byte 0: QEMU has its own marks further on */
+    struct flock l = {
+        .l_type = read_only ? F_RDLCK : F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
+    return fcntl(image, F_OFD_SETLK, &l) ? err_set(e, E_CONFLICT, "the image is in use") : 0;
+}
+
 /* from: what the image is a copy of, -1: it is whole. Copied after it was attached: attaching syncs a file (Linux 6.15), and what
  * was not in it by then stays in memory, where most layers end their lives without ever having been on a disk. Whoever read the
  * empty device meanwhile (udev does) has left nothing behind: what it read is forgotten before the mount reads. */
@@ -73,7 +81,8 @@ static int mount_ext4(int image, int from, bool read_only, const char *const *op
 {
     char dev[256];
     struct stat st;
-    if (image_check(image, read_only, e) || (from >= 0 && image_check(from, true, e)))
+    if (image_check(image, read_only, e) || (from >= 0 && image_check(from, true, e)) ||
+        image_lock(image, read_only, e))
         return -1;
     if (from >= 0 && (fstat(from, &st) < 0 || ftruncate(image, st.st_size) < 0))
         return err_sys(e, errno, "size of the copy");

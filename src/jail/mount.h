@@ -16,6 +16,9 @@
  * nobody else can write to, with one name. One that is only read (a template) may have more where the kernel keeps others from making
  * them (homes that were copied by hard links). E_DENIED. Whatever mounts here asks this. */
 int image_check(int image, bool read_only, struct err *e) __attribute__((warn_unused_result));
+/* Mounted for writing once, or for reading as often as wanted, whatever it is called by now: the lock is of the open
+ * file, which the loop device keeps. Mounting takes it by itself. */
+int image_lock(int image, bool read_only, struct err *e);
 int mount_image(int image, bool read_only, const char *scratch, struct err *e) __attribute__((warn_unused_result)); /* ext4 on a loop device -> detached mount */
 int mount_image_copy(int image, int from, const char *scratch, struct err *e) __attribute__((warn_unused_result)); /* likewise, of an empty file that becomes a copy of `from` */
 /* The same for a volume: write barriers on (an fsync inside is a promise), freed blocks given back to the host's file

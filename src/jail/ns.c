@@ -29,9 +29,9 @@ static long clone3_owned(const struct ns_birth *b, int *pidfd, struct err *e)
 {
     int death = 0, dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
     (void)prctl(PR_GET_PDEATHSIG, &death, 0, 0, 0);
-    if (privs_act_as(b->owner, e))
-        return -1;
-    long pid = clone3(b, pidfd);
+    bool owned = !privs_act_as(b->owner, e);
+    struct err why = owned ? (struct err){0} : *e; /* it may have failed half-way */
+    long pid = owned ? clone3(b, pidfd) : -1;
     int sys = errno;
     if (!pid)
         return 0;
@@ -43,7 +43,9 @@ static long clone3_owned(const struct ns_birth *b, int *pidfd, struct err *e)
         (void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
     (void)prctl(PR_SET_PDEATHSIG, death, 0, 0, 0);
     errno = sys;
-    return pid < 0 ? err_sys(e, sys, "clone3") : pid;
+    if (!owned)
+        *e = why;
+    return owned && pid < 0 ? err_sys(e, sys, "clone3") : pid;
 }
 
 pid_t ns_clone(const struct ns_birth *b, int *ret_pidfd, struct err *e)

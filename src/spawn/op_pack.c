@@ -151,6 +151,8 @@ static int build(struct pack *p, struct err *e)
     auto_fd image = openat(p->dir, "rootfs.ext4", O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (image < 0)
         return err_sys(e, errno, "image");
+    if (image_lock(image, false, e)) /* until it is whole: also while the tools are at it */
+        return -1;
     if (p->base < 0)
         step(p, "formatting the image");
     if (p->base < 0 ? disk_mkfs(image, p->size_mib, 0, NULL, e) : copy(p, image, e))

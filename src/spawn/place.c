@@ -51,7 +51,8 @@ static int move_debs(int home, struct err *e)
     if (!roots_alone(old, &was) || !faccessat(home, PLACE_DEBS, F_OK, AT_SYMLINK_NOFOLLOW))
         return 0;
     if (renameat(cache, "apt", home, PLACE_DEBS))
-        return err_sys(e, errno, "moving cache/apt to " PLACE_DEBS);
+        return errno == EXDEV ? 0 /* they are fetched again */
+                              : err_sys(e, errno, "moving cache/apt to " PLACE_DEBS);
     auto_fd moved = openat(home, PLACE_DEBS, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (roots_alone(moved, &is) && is.st_dev == was.st_dev && is.st_ino == was.st_ino)
         return 0;

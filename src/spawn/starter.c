@@ -88,7 +88,7 @@ static enum seat look(const struct spawn_conf *c, struct err *e)
         return SEAT_BUSY;
     if (who.version == SP_VERSION)
         return SEAT_OURS;
-    err_set(e, E_CONFLICT, "a hutch-spawn of another version is still running for the home %s: stop it with that version's `hutch down`, or kill the process; its sandboxes end with it", c->home);
+    err_set(e, E_CONFLICT, "a hutch-spawn of another version is still running for the home %s: stop it with that version's `hutch down`, with `systemctl kill hutchd.service`, or kill the process; its sandboxes end with it", c->home);
     return SEAT_OTHER;
 }
 

@@ -170,6 +170,10 @@ void tls_front_take(void *front, int fd)
 {
     struct tls_front *f = front;
     struct err e;
+    if (jobs_pending(f->workers) >= FRONT_MAX) { /* those that were given up are still in there */
+        (void)close(fd);
+        return;
+    }
     struct tls *tls = tls_accept_new(tls_files_pair(f->files), &e);
     if (!tls) {
         log_error("%s", e.msg);

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import sqlite3
 import subprocess
 import time
@@ -17,7 +18,7 @@ ABSENT = "i" + "0" * 20  # the form of an id, and nobody's
 # What a route is about. `thing`: it names something by id; another's is not found. `list`: shows what the caller sees. `make`: makes or
 # runs something of the caller's own. `admin`, `host` (operator or admin), `scrape`: of the host. `key`: any key may read it. `open`: no key.
 THING, LIST, MAKE, ADMIN, HOST, SCRAPE, KEY, OPEN = "thing", "list", "make", "admin", "host", "scrape", "key", "open"
-CHANGING_GETS = {"GET /v1/sandboxes/{id}/pty", "GET /v1/sandboxes/{id}/url", "GET /mcp"}
+CHANGING_GETS = {"GET /v1/sandboxes/{id}/pty", "GET /v1/sandboxes/{id}/url", "GET /mcp", "GET /templates/{tid}/files/{hash}"}
 N = "/v1/sandboxes/{id}"
 V = "/v1/volumes/{volume}"
 ROUTES = {
@@ -387,3 +388,47 @@ def keys_of_before(t):
         refuses("forbidden", t.d.tcp(keys["bound"]["key"]).get, "/v1/doctor")
         t.d.shutdown()
         t.d.start(settle=False)
+
+
+@plain
+@DAEMON
+def a_key_that_ends_while_the_body_comes(t):
+    """What it had begun must not be done in the name of nobody, which is the operator's."""
+    for method, path, kind in (("PUT", "/v1/secrets/late", "application/json"), ("POST", "/v1/volumes", "application/json"),
+                               ("POST", "/secrets", "application/json"), ("POST", "/mcp", "application/json"),
+                               ("POST", "/v1/templates/late/import", "application/x-tar"),
+                               ("POST", "/v1/templates/late/build", "multipart/form-data; boundary=X")):
+        key = t.d.new_key("late", role="member")
+        body = {"/v1/volumes": b'{"name":"late","size_mib":16}', "/secrets": b'{"name":"late","value":"v"}', "/v1/secrets/late": b'{"value":"v"}',
+                "/mcp": b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}',
+                "/v1/templates/late/import": b"x" * 1024,
+                "/v1/templates/late/build": b'--X\r\nContent-Disposition: form-data; name="recipe"\r\n\r\nFROM base\n\r\n--X--\r\n'}[path]
+        with socket.create_connection(("127.0.0.1", t.d.port), timeout=20) as s:
+            s.sendall((f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {key['key']}\r\nAccept: application/json, text/event-stream\r\n"
+                       f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n").encode() + body[:-1])
+            time.sleep(0.2)  # its head is read, the key was good
+            equal(t.d.tcp(key["key"]).delete(f"/v1/keys/{key['id']}").status, 204)
+            s.sendall(body[-1:])
+            answer = b""
+            while part := s.recv(65536):
+                answer += part
+        contains(answer.split(b"\r\n", 1)[0], b" 401 ", f"{method} {path}: {answer[:400]}")
+    lacks([x["name"] for x in t.c.get("/v1/secrets")["secrets"]], "late")
+    lacks([x["name"] for x in t.c.get("/v1/volumes")["volumes"]], "late")
+    lacks([x["name"] for x in t.c.get("/v1/templates")["templates"]], "late")
+
+
+@plain
+@DAEMON
+def a_name_is_ones_own_for_an_admin_too(t):
+    """A tenant that was there first must not be given what an administrator means for himself."""
+    a = Side(t, "a")
+    t.d.client.put("/v1/secrets/token", {"value": "operators"})
+    t.cleanup_later(lambda: t.d.client.delete(f"/v1/secrets/{[x['id'] for x in t.c.get('/v1/secrets')['secrets'] if not x['tenant']][0]}"))
+    equal(sorted(str(x["tenant"]) for x in t.c.get("/v1/secrets")["secrets"] if x["name"] == "token"), ["None", "a"])
+    a.c.post(f"/sandboxes/{a.box.id}/snapshots", {"name": "base"})
+    theirs = [x for x in a.c.get("/v1/snapshots")["snapshots"] if x["id"] != a.snapshot["id"]]
+    t.cleanup_later(lambda: [a.c.delete(f"/v1/snapshots/{x['id']}") for x in theirs])
+    made = t.d.client.post("/sandboxes", {"templateID": "base", "metadata": {"hutch.isolation": "container"}})
+    t.cleanup_later(lambda: t.d.client.delete(f"/v1/sandboxes/{made['sandboxID']}"))
+    equal(t.c.get(f"/v1/sandboxes/{made['sandboxID']}")["snapshot"], None)

@@ -89,7 +89,8 @@ def other_families(t, a):
         for name, n in %r.items():
             for kind in (1, 2, 3, 5):
                 tryit("%%s %%d" %% (name, kind), lambda n=n, kind=kind: socket.socket(n, kind).close())
-        for name, kind, proto in (("sctp", 1, 132), ("dccp", 6, 33), ("mptcp", 1, 262), ("udplite", 2, 136), ("l2tp", 2, 115), ("smc", 1, 256)):
+        for name, kind, proto in (("sctp", 1, 132), ("dccp", 6, 33), ("mptcp", 1, 262), ("udplite", 2, 136), ("l2tp", 2, 115), ("smc", 1, 256),
+                                  ("packet by type", 10, 0x300), ("sctp by type", 5, 0), ("dccp by type", 6, 0)):
             tryit(name + " proto", lambda kind=kind, proto=proto: socket.socket(2, kind, proto).close())
         for name, proto in (("xfrm", 6), ("audit", 9), ("netfilter", 12), ("generic", 16), ("crypto", 21)):
             tryit(name + " proto", lambda proto=proto: socket.socket(16, 3, proto).close())
@@ -99,7 +100,7 @@ def other_families(t, a):
         tryit("pair INET", lambda: pair(2))
         tryit("pair TIPC", lambda: pair(30))
         # what must work
-        for name, family, kind, proto in (("unix", 1, 1, 0), ("tcp", 2, 1, 0), ("tcp6", 10, 1, 6), ("udp", 2, 2, 17), ("route", 16, 3, 0), ("diag", 16, 3, 4)):
+        for name, family, kind, proto in (("unix", 1, 1, 0), ("unix packets", 1, 5, 0), ("tcp", 2, 1, 0), ("tcp6", 10, 1, 6), ("udp", 2, 2, 17), ("route", 16, 3, 0), ("diag", 16, 3, 4)):
             tryit("have " + name, lambda family=family, kind=kind, proto=proto: socket.socket(family, kind, proto).close())
         tryit("have pair", lambda: pair(1))
     """ % FAMILIES)

@@ -65,7 +65,8 @@ static const struct api_route routes[] = {
     ROUTE("PATCH", "/v2/templates/{tid}", e2b_template_patch, 0),
     ROUTE("DELETE", "/templates/{tid}", e2b_template_delete, 0),
     ROUTE("GET", "/templates/{tid}/tags", e2b_template_tags, 0),
-    ROUTE("GET", "/templates/{tid}/files/{hash}", e2b_build_file, 0),
+    ROUTE("GET", "/templates/{tid}/files/{hash}", e2b_build_file,
+          ROUTE_CHANGES), /* hands out a place to write to */
     ROUTE("PUT", "/templates/{tid}/files/{hash}", e2b_build_upload,
           ROUTE_OPEN), /* the URL is signed */
     ROUTE("POST", "/v2/templates/{tid}/builds/{bid}", e2b_build_start, 0),

@@ -358,6 +358,11 @@ bool mcall_sees(struct mcall *k, const char *tenant)
     return caller_changes(&who, tenant);
 }
 
+bool mcall_owns(struct mcall *k, const struct sandbox *sb)
+{
+    return !strcmp(sandbox_tenant(sb), k->post->tenant);
+}
+
 struct sandbox *mcall_sandbox(struct mcall *k, struct str name, struct err *e)
 {
     struct caller who = mcall_caller(k);

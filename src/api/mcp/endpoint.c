@@ -489,6 +489,11 @@ static void post_body(struct http_stream *s, void *arg, const char *text, size_t
                &(struct rpc_error){.code = RPC_PARSE, .say = say});
         return;
     }
+    if (api_still(m->api, s, &e)) {
+        json_free(root);
+        mcp_fail(s, &e, ABOUT_REQUEST);
+        return;
+    }
     struct post *p = post_new(m, s, root);
     read_accept(s, &p->json_ok, &p->sse_ok);
     if (p->tools && tools_profile_ok(m, p->tools, &e)) {

@@ -207,6 +207,7 @@ struct snapshot *mcall_snapshot(struct mcall *k, struct str id_or_name, struct e
 /* Asked anew each time: a key that is revoked or expires in the middle of a call ends its rights. */
 struct caller mcall_caller(struct mcall *k);
 bool mcall_sees(struct mcall *k, const char *tenant); /* and may use */
+bool mcall_owns(struct mcall *k, const struct sandbox *sb); /* it is of the caller's own tenant */
 struct process *mcall_process(struct mcall *k, struct str id);
 
 /* ---- method.c ---- */

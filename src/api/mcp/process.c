@@ -42,6 +42,7 @@ struct process {
     struct mcp *m;
     char id[64], sandbox[22], tenant[MCP_TENANT];
     bool is_cell, background, started, stopped, dead;
+    bool adopted; /* of before a restart, by its id alone */
     enum how how;
     int code;
     bool has_code, oom, timed_out;
@@ -112,15 +113,25 @@ static void process_free(struct process *p)
     free(p);
 }
 
+/* Also one that nobody listens to, of a sandbox that is gone. */
+static bool is_over(const struct process *p)
+{
+    if (p->how != RUNNING)
+        return true;
+    const struct sandbox *sb =
+        p->x || p->v ? NULL : sandbox_find(p->m->core, p->sandbox, &(struct err){0});
+    return !p->x && !p->v && p->started && (!sb || sb->state > SB_PAUSED);
+}
+
 /* Those that ended and were read go first, oldest first. */
 static void forget_old(struct mcp *m)
 {
     struct process *p;
     size_t ended = 0;
     list_each(p, &m->process_order, order)
-        ended += p->how != RUNNING;
+        ended += is_over(p);
     list_each(p, &m->process_order, order)
-        if (ended > ENDED_KEPT && p->how != RUNNING && !p->reader && !p->saving && !p->ending)
+        if (ended > ENDED_KEPT && is_over(p) && !p->reader && !p->saving && !p->ending)
             ended--, process_free(p);
 }
 
@@ -693,6 +704,13 @@ static int listen_again(struct process *p, struct sandbox *sb, struct err *e)
     return p->x ? 0 : -1;
 }
 
+/* One that was only asked for: whether there is such a process nobody has seen. */
+static void drop_adopted(struct process *p)
+{
+    if (p->adopted && !p->x && !p->reader)
+        process_free(p);
+}
+
 static void feed(struct process *p, struct str input)
 {
     char who[80];
@@ -714,6 +732,7 @@ void process_read(struct mcall *k, struct process *p, struct str input, double w
         return;
     }
     if (p->how == RUNNING && (!sb || listen_again(p, sb, &e))) {
+        drop_adopted(p);
         mcall_fail(k, &e, ABOUT_PROCESS);
         return;
     }
@@ -740,6 +759,7 @@ void process_stop(struct mcall *k, struct process *p, int signo)
         return;
     }
     if (!sb || listen_again(p, sb, &e)) {
+        drop_adopted(p);
         mcall_fail(k, &e, ABOUT_PROCESS);
         return;
     }
@@ -768,7 +788,12 @@ struct process *process_adopt(struct mcall *k, struct str id, struct err *e)
                 (int)(id.n > 60 ? 60 : id.n), id.p ? id.p : "");
         return NULL;
     }
+    if (k->m->processes.n >= ALL_MAX) {
+        err_set(e, E_QUOTA, "%d processes are being kept, the limit", ALL_MAX);
+        return NULL;
+    }
     struct process *p = process_new(k, sb, id.p);
+    p->adopted = true;
     p->background = true; /* as far as anybody can know: its stdin may be open */
     return p;
 }

@@ -187,31 +187,41 @@ bool pane_render(const struct pane *p, size_t budget, const char *where, struct 
 }
 
 /* ---- names ---- */
-static bool glob_at(const char *p, const char *s)
+/* What a client may make us compare: stars try every place, and those of many stars multiply. */
+#define GLOB_STEPS 100000
+
+/* Where a bracket's members begin; NULL: it is none, or has no end. The first member may be ']'. */
+static const char *bracket(const char *p)
 {
-    for (; *p; p++, s++) {
+    const char *in = *p == '[' ? p + 1 + (p[1] == '!' || p[1] == '^') : NULL;
+    return in && *in && strchr(in + 1, ']') ? in : NULL;
+}
+
+static bool glob_at(const char *p, const char *s, unsigned *left)
+{
+    for (; *p && *left; p++, s++, --*left) {
         if (p[0] == '*' && p[1] == '*') {
             const char *rest = p + 2 + (p[2] == '/');
             for (const char *q = s;; q++) {
-                if ((q == s || q[-1] == '/' || !p[2]) && glob_at(rest, q))
+                if ((q == s || q[-1] == '/' || !p[2]) && glob_at(rest, q, left))
                     return true;
-                if (!*q)
+                if (!*q || !*left)
                     return false;
             }
         }
         if (*p == '*') {
             for (const char *q = s;; q++) {
-                if (glob_at(p + 1, q))
+                if (glob_at(p + 1, q, left))
                     return true;
-                if (!*q || *q == '/')
+                if (!*q || *q == '/' || !*left)
                     return false;
             }
         }
         if (!*s)
             return false;
-        if (*p == '[' && strchr(p + 2 + (p[1] == '!' || p[1] == '^'), ']')) {
-            bool other = p[1] == '!' || p[1] == '^', hit = false;
-            const char *q = p + 1 + other;
+        const char *q = bracket(p);
+        if (q) {
+            bool other = q != p + 1, hit = false;
             do {
                 if (q[1] == '-' && q[2] != ']') {
                     hit |= *s >= q[0] && *s <= q[2];
@@ -227,15 +237,16 @@ static bool glob_at(const char *p, const char *s)
             return false;
         }
     }
-    return !*s;
+    return !*p && !*s;
 }
 
 bool text_glob(const char *pattern, const char *path)
 {
     const char *last = strrchr(path, '/');
+    unsigned left = GLOB_STEPS;
     if (!strchr(pattern, '/') && strncmp(pattern, "**", 2) != 0)
-        return glob_at(pattern, last ? last + 1 : path);
-    return glob_at(pattern, path);
+        return glob_at(pattern, last ? last + 1 : path, &left);
+    return glob_at(pattern, path, &left);
 }
 
 static const char *magic(struct str b)

@@ -383,9 +383,10 @@ static void file_to_edit(void *arg, const struct err *e, const struct file_entry
     }
     buf_put(&f->text, data->p, data->n);
     buf_reserve(&f->text, 0);
-    f->replaced = apply_edits(k, &f->text);
-    if (f->replaced < 0)
+    int64_t replaced = apply_edits(k, &f->text);
+    if (replaced < 0) /* it was refused, and f is gone */
         return;
+    f->replaced = replaced;
     text_diff(str_of(en->path), (struct str){data->p, data->n}, (struct str){f->text.p, f->text.n},
               &diff);
     buf_reserve(&diff, 0);

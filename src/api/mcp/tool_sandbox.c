@@ -145,7 +145,7 @@ void tool_create_sandbox(struct mcall *k, struct sandbox *none)
     struct sandbox_spec sp = {.by = &who};
     struct str name = args_str(k->schema, k->args, "name");
     struct sandbox *living = name_ok(name) ? mcall_sandbox(k, name, NULL) : none;
-    if (living && living->state <= SB_PAUSED) {
+    if (living && living->state <= SB_PAUSED && mcall_owns(k, living)) {
         answer_sandbox(k, living, "Exists already", false);
         return;
     }
@@ -367,7 +367,9 @@ static void sandbox_forked(void *arg, const struct snapshot *of, const struct fo
 void tool_fork_sandbox(struct mcall *k, struct sandbox *sb)
 {
     struct err e;
-    struct fork_spec how = {.count = (unsigned)args_num(k->schema, k->args, "count", 1)};
+    struct caller who = mcall_caller(k);
+    struct fork_spec how = {.count = (unsigned)args_num(k->schema, k->args, "count", 1),
+                            .by = &who};
     mcall_hold(k);
     mcall_settle(k, sandbox_fork(sb, &how, sandbox_forked, k, &e), &e, ABOUT_SNAPSHOT);
 }

@@ -348,7 +348,7 @@ static void make_sandbox(struct mcall *k, const char *name)
 
 void tool_with_sandbox(struct mcall *k)
 {
-    struct err e;
+    struct err e = {0};
     struct str named = args_str(k->schema, k->args, "sandbox");
     struct str own = str_of(k->post->sandbox);
     struct sandbox *sb = NULL;
@@ -360,11 +360,16 @@ void tool_with_sandbox(struct mcall *k)
         }
     } else if (own.n) {
         sb = mcall_sandbox(k, own, &e);
+        if (sb && !id_ok(own) && !mcall_owns(k, sb))
+            sb = NULL; /* an administrator sees others' too: a name is one's own */
         if (!sb || sb->state > SB_PAUSED) {
-            if (name_ok(own) && !id_ok(own))
+            if (name_ok(own) && !id_ok(own)) {
                 make_sandbox(k, own.p);
-            else
+            } else {
+                if (sb)
+                    err_set(&e, E_GONE, "sandbox '%s' has ended", sb->id);
                 mcall_fail(k, &e, ABOUT_SANDBOX);
+            }
             return;
         }
     } else if (k->ss) {

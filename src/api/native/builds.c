@@ -214,6 +214,15 @@ static void on_image_data(struct http_stream *s, void *arg, const char *p, size_
         req_fail(&st->r, &e, ABOUT_REQUEST);
 }
 
+/* What a scope says of templates it says by name, and an image may be given any name. */
+static int may_import(const struct caller *who, struct err *e)
+{
+    if (!who->scope || !who->scope->ntemplates)
+        return 0;
+    return err_why(e, REASON_ROLE, E_FORBIDDEN,
+                   "this key's scope names the templates it may use: it cannot import others");
+}
+
 static void on_image_end(struct http_stream *s, void *arg)
 {
     struct building *st = arg;
@@ -228,6 +237,10 @@ static void on_image_end(struct http_stream *s, void *arg)
     }
     (void)lseek(st->fd, 0, SEEK_SET); /* a regular file */
     struct caller who = api_caller(st->r.api, st->r.s);
+    if (api_still(st->r.api, st->r.s, &e) || may_import(&who, &e)) {
+        req_fail(&st->r, &e, ABOUT_REQUEST);
+        return;
+    }
     begin(st,
           build_import(api_core(st->r.api), who.tenant, st->name, take_fd(&st->fd), &ops, st, &e),
           &e);
@@ -321,7 +334,7 @@ static void on_form_end(struct http_stream *s, void *arg)
     if (st->r.over)
         return;
     struct caller who = api_caller(st->r.api, st->r.s);
-    int bad = multipart_end(st->mp, &e);
+    int bad = multipart_end(st->mp, &e) || api_still(st->r.api, st->r.s, &e);
     if (!bad && (!st->has_recipe || !st->recipe.n))
         bad = err_set(&e, E_INVALID, "recipe: missing; the form needs a part of that name");
     if (!bad && !str_utf8((struct str){st->recipe.p, st->recipe.n}))

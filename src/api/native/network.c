@@ -257,8 +257,9 @@ static void on_secret_body(struct http_stream *s, void *arg, const char *p, size
     struct secret_spec sp = {.name = name.p, .tenant = who.tenant};
     auto_json j = native_body(a, p, n, &secret_body, &sp, &e);
     struct err none = {0};
-    const struct secret *have = j ? api_secret(a, s, name.p, &none) : NULL;
-    if (j && !have && none.code != E_NOT_FOUND) { /* somebody's that this key may not change, or more than one */
+    /* A name is one's own: who sees all must not write into another's. By id it may. */
+    const struct secret *have = j && id_ok(name) ? api_secret(a, s, name.p, &none) : NULL;
+    if (j && id_ok(name) && !have && none.code != E_NOT_FOUND) { /* somebody's that this key may not change, or more than one */
         e = none;
         problem_about(s, &e, ABOUT_SECRET);
         return;

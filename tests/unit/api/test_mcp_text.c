@@ -101,6 +101,10 @@ TEST(text, globs)
     CHECK(text_glob("src/*.c", "src/a.c") && !text_glob("src/*.c", "src/b/a.c"));
     CHECK(text_glob("src/**", "src/b/a.c") && text_glob("[a-c]?.x", "b1.x"));
     CHECK(!text_glob("[!a]x", "ax") && text_glob("[", "[") && !text_glob("a*b*c", "axbx"));
+    CHECK(!text_glob("[!", "["));
+    /* many stars end, whatever they would find */
+    CHECK(!text_glob("*a*a*a*a*a*a*a*a*a*a*a*a*b",
+                     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"));
 }
 
 TEST(text, diffs)

@@ -28,23 +28,29 @@ static const char *tag_of(const struct snapshot *s)
     return tag ? tag : "default";
 }
 
+/* A name is one's own: who sees all must not be given another's for it. */
+struct wanted {
+    struct e2b_ref ref;
+    const char *tenant;
+};
 static bool refers(const struct snapshot *s, void *arg)
 {
-    const struct e2b_ref *r = arg;
+    const struct wanted *w = arg;
+    const struct e2b_ref *r = &w->ref;
     const char *name = name_of(s);
     if (!strcmp(s->id, r->name))
         return !*r->tag || !strcmp(r->tag, "default");
-    return name && !strcmp(name, r->name) && (!*r->tag || !strcmp(r->tag, tag_of(s)));
+    return name && !strcmp(name, r->name) && !strcmp(snapshot_tenant(s), w->tenant) &&
+           (!*r->tag || !strcmp(r->tag, tag_of(s)));
 }
 
 struct snapshot *e2b_snapshot_find(struct api *a, const struct caller *who, const char *text)
 {
-    struct e2b_ref ref;
+    struct wanted w = {.tenant = who->tenant};
     struct snapshot *hit;
     bool more;
-    struct snapshot_filter f = {
-        .who = who, .whole = true, .match = refers, .arg = &ref, .limit = 1};
-    if (e2b_ref_parse(text, &ref, NULL))
+    struct snapshot_filter f = {.who = who, .whole = true, .match = refers, .arg = &w, .limit = 1};
+    if (e2b_ref_parse(text, &w.ref, NULL))
         return NULL;
     return snapshot_list(api_core(a), &f, &hit, &more, NULL) == 1 ? hit : NULL;
 }
@@ -53,13 +59,13 @@ bool e2b_snapshot_named(struct api *a, const struct caller *who, const char *tex
                         struct e2b_ref *ret)
 {
     struct snapshot *hit;
-    struct e2b_ref any;
+    struct wanted any = {.tenant = who->tenant};
     bool more;
     struct snapshot_filter f = {
         .who = who, .whole = true, .match = refers, .arg = &any, .limit = 1};
     if (e2b_ref_parse(text, ret, NULL) || !*ret->tag)
         return false;
-    any = *ret, *any.tag = 0;
+    any.ref = *ret, *any.ref.tag = 0;
     return snapshot_list(api_core(a), &f, &hit, &more, NULL) == 1;
 }
 
@@ -96,18 +102,15 @@ static void put_snapshot(struct jw *w, const struct snapshot *s)
 /* The same name again is a new build of the same: the one before cannot be reached any more. */
 static void drop_older(struct api *a, const struct snapshot *s)
 {
-    struct e2b_ref ref = {0};
+    struct wanted w = {.tenant = snapshot_tenant(s)};
     struct snapshot *hit[2];
-    struct caller of = caller_of_tenant(snapshot_tenant(s));
-    struct snapshot_filter f = {
-        .who = *of.tenant ? &of : NULL, .whole = true, .match = refers, .arg = &ref, .limit = 2};
+    struct snapshot_filter f = {.whole = true, .match = refers, .arg = &w, .limit = 2};
     bool more;
     if (!name_of(s))
         return;
-    (void)snprintf(ref.name, sizeof ref.name, "%s", name_of(s));
-    (void)snprintf(ref.tag, sizeof ref.tag, "%s", tag_of(s));
-    if (snapshot_list(api_core(a), &f, hit, &more, NULL) == 2 &&
-        !strcmp(snapshot_tenant(hit[1]), snapshot_tenant(s)))
+    (void)snprintf(w.ref.name, sizeof w.ref.name, "%s", name_of(s));
+    (void)snprintf(w.ref.tag, sizeof w.ref.tag, "%s", tag_of(s));
+    if (snapshot_list(api_core(a), &f, hit, &more, NULL) == 2)
         (void)snapshot_delete(hit[1], NULL, NULL, NULL); /* it was in the list: not refused */
 }
 
@@ -160,8 +163,8 @@ void e2b_snapshot_take(struct http_stream *s, void *a) { api_body(a, s, on_take)
 void e2b_snapshots(struct http_stream *s, void *a)
 {
     struct err e = {0};
-    struct e2b_ref ref;
     struct caller who = api_caller(a, s);
+    struct wanted asked = {.tenant = who.tenant};
     struct snapshot_filter f = {.who = &who, .whole = true};
     struct snapshot *hit[PAGE_MAX];
     auto_buf sandbox = {0}, name = {0}, cursor = {0};
@@ -173,9 +176,9 @@ void e2b_snapshots(struct http_stream *s, void *a)
               param_text(s, "name", E2B_NAME_MAX, &name, &text, &e) ||
               param_text(s, "nextToken", 40, &cursor, &f.cursor, &e) ||
               param_u64(s, "limit", 1, PAGE_MAX, PAGE_MAX, &limit, &e);
-    bool unknown = !bad && text && e2b_ref_parse(text, &ref, NULL);
+    bool unknown = !bad && text && e2b_ref_parse(text, &asked.ref, NULL);
     if (text && !unknown)
-        f.match = refers, f.arg = &ref;
+        f.match = refers, f.arg = &asked;
     f.limit = limit;
     if (!bad && !unknown)
         n = snapshot_list(api_core(a), &f, hit, &more, &e);
