@@ -78,15 +78,15 @@ allow sched_rr_get_interval sched_setaffinity sched_getaffinity sched_setattr sc
 # ping and traceroute, and frames have been the way out of containers whose root holds CAP_NET_RAW more than once.
 # Order: unix, what fails for any other family, then the families, then the protocols of the last one, netlink.
 allow socket if a0 & 0xffffffff == 1                    # AF_UNIX
-errno EAFNOSUPPORT socket if a1 & 0xf == 10             # SOCK_PACKET of AF_INET is AF_PACKET under another name
-errno EPROTONOSUPPORT socket if a1 & 0xf == 5           # SOCK_SEQPACKET: SCTP without its number
-errno EPROTONOSUPPORT socket if a1 & 0xf == 6           # SOCK_DCCP: likewise, and the host would load its module
 errno EPROTONOSUPPORT socket if a2 & 0xffffffff == 33   # IPPROTO_DCCP; each of these six is a module of its own
 errno EPROTONOSUPPORT socket if a2 & 0xffffffff == 115  # IPPROTO_L2TP
 errno EPROTONOSUPPORT socket if a2 & 0xffffffff == 132  # IPPROTO_SCTP
 errno EPROTONOSUPPORT socket if a2 & 0xffffffff == 136  # IPPROTO_UDPLITE
 errno EPROTONOSUPPORT socket if a2 & 0xffffffff == 256  # IPPROTO_SMC
 errno EPROTONOSUPPORT socket if a2 & 0xffffffff == 262  # IPPROTO_MPTCP: who offers it falls back to TCP
+errno EAFNOSUPPORT socket if a1 & 0xf == 10             # SOCK_PACKET of AF_INET is AF_PACKET under another name
+errno EAFNOSUPPORT socket if a1 & 0xf == 5              # SOCK_SEQPACKET: SCTP without its number
+errno EAFNOSUPPORT socket if a1 & 0xf == 6              # SOCK_DCCP: likewise, and the host would load its module
 allow socket if a0 & 0xffffffff == 2                    # AF_INET
 allow socket if a0 & 0xffffffff == 10                   # AF_INET6
 errno EAFNOSUPPORT socket if a0 & 0xffffffff != 16      # AF_NETLINK:

@@ -213,7 +213,7 @@ def what_the_template_knows_on_a_bare_host(t):
 
 @plain
 def the_template_is_asked_when_it_is_built(t):
-    with open(os.path.join(t.d.home, "cache", "apt", "defaults")) as f:
+    with open(os.path.join(t.d.home, "root-cache", "apt", "defaults")) as f:
         noted = dict(line.split() for line in f)
     equal(sorted(noted), ["npm", "pip"])
     for url in noted.values():
@@ -225,7 +225,7 @@ def the_template_is_asked_when_it_is_built(t):
 @own_daemon(HUTCH_POOL_VM=0, HUTCH_POOL_PRESTARTED=0, HUTCH_POOL_CONTAINER=0)
 def presets_on_a_bare_host(t):
     """The daemon itself on such a host: what the template noted comes all the way to a policy."""
-    with open(os.path.join(t.d.home, "cache", "apt", "defaults")) as f:
+    with open(os.path.join(t.d.home, "root-cache", "apt", "defaults")) as f:
         want = {urlsplit(line.split()[1]).hostname for line in f} | {"github.com", "gitlab.com"}
     t.d.shutdown()
     wrapper = os.path.join(t.tmp, "hutchd")

@@ -643,12 +643,12 @@ def full_home_disk_is_typed(t):
     boxes = os.path.join(t.d.home, "boxes")
     st = os.stat(boxes)
     # Stands for a full disk without filling a real one: nothing can be made in boxes/ (a file system without room).
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size=4k,nr_inodes=2,mode=0711,uid={st.st_uid},gid={st.st_gid}", "none", boxes], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size=4k,nr_inodes=2,mode={st.st_mode & 0o7777:o},uid={st.st_uid},gid={st.st_gid}", "none", boxes], check=True)
     try:
         # hutch-spawn has a private mount namespace: make it see the same.
         pid = t.d.spawn_pid
         if pid:
-            subprocess.run(["nsenter", "-t", str(pid), "-m", "mount", "-t", "tmpfs", "-o", f"size=4k,nr_inodes=2,mode=0711,uid={st.st_uid},gid={st.st_gid}", "none", boxes], check=True)
+            subprocess.run(["nsenter", "-t", str(pid), "-m", "mount", "-t", "tmpfs", "-o", f"size=4k,nr_inodes=2,mode={st.st_mode & 0o7777:o},uid={st.st_uid},gid={st.st_gid}", "none", boxes], check=True)
         codes = set()
         for _ in range(8):  # the first few may come from the pool
             for tier in ("container", "vm"):

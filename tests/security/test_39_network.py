@@ -89,9 +89,10 @@ def other_families(t, a):
         for name, n in %r.items():
             for kind in (1, 2, 3, 5):
                 tryit("%%s %%d" %% (name, kind), lambda n=n, kind=kind: socket.socket(n, kind).close())
-        for name, kind, proto in (("sctp", 1, 132), ("dccp", 6, 33), ("mptcp", 1, 262), ("udplite", 2, 136), ("l2tp", 2, 115), ("smc", 1, 256),
-                                  ("packet by type", 10, 0x300), ("sctp by type", 5, 0), ("dccp by type", 6, 0)):
+        for name, kind, proto in (("sctp", 1, 132), ("dccp", 6, 33), ("mptcp", 1, 262), ("udplite", 2, 136), ("l2tp", 2, 115), ("smc", 1, 256)):
             tryit(name + " proto", lambda kind=kind, proto=proto: socket.socket(2, kind, proto).close())
+        for name, kind, proto in (("packet", 10, 0x300), ("sctp", 5, 0), ("dccp", 6, 0)):
+            tryit(name + " by type", lambda kind=kind, proto=proto: socket.socket(2, kind, proto).close())
         for name, proto in (("xfrm", 6), ("audit", 9), ("netfilter", 12), ("generic", 16), ("crypto", 21)):
             tryit(name + " proto", lambda proto=proto: socket.socket(16, 3, proto).close())
         def pair(family):

@@ -129,6 +129,8 @@ ROWS(egress_list_rows) = {
 const struct shape egress_list_shape = SHAPE("EgressList", egress_list_rows);
 ROWS(secret_rows) = {
     ALWAYS("name", F_STR, "Its name.", .ex = "\"api-token\""),
+    ALWAYS("id", F_STR, "Its id.", .ex = ID_OF("k")),
+    OR_NULL("tenant", F_STR, "Whose it is; null: the operator's.", .ex = "null"),
     ALWAYS("created_at", F_TIME, "When it was first stored."),
     ALWAYS("updated_at", F_TIME, "When its value last changed."),
     ALWAYS("calls_max", F_INT, "How many requests may use it. 0: no limit."),
@@ -573,6 +575,7 @@ static const struct shape volume_user_shape = SHAPE("VolumeUser", volume_user_ro
 ROWS(volume_rows) = {
     ALWAYS("id", F_STR, "Its id.", .ex = ID_OF("v")),
     ALWAYS("name", F_STR, "Its name.", .ex = "\"data\""),
+    OR_NULL("tenant", F_STR, "Whose it is; null: the operator's.", .ex = "null"),
     ALWAYS("size_mib", F_INT, "How much fits, in MiB.", .ex = "1024"),
     OR_NULL("inodes", F_INT, "How many files fit; null: as many as the size gives.", .ex = "null"),
     ALWAYS("created_at", F_TIME, "When it was created."),
@@ -588,6 +591,7 @@ const struct shape volume_list_shape = SHAPE("VolumeList", volume_list_rows);
 ROWS(template_rows) = {
     ALWAYS("id", F_STR, "Its id.", .ex = ID_OF("t")),
     ALWAYS("name", F_STR, "Its name.", .ex = "\"base\""),
+    OR_NULL("tenant", F_STR, "Whose it is; null: for all.", .ex = "null"),
     ALWAYS("created_at", F_TIME, "When it was built."),
     ALWAYS("source", F_WORD, "What it was built from.", .words = "bootstrap|recipe|import|pack"),
     OR_NULL("parent", F_STR, "The template that its recipe starts from.", .ex = "null"),

@@ -22,6 +22,11 @@ void events_init(struct core *c)
 }
 void events_free(struct core *c)
 {
+    struct follower *f;
+    list_each(f, &c->events->followers, link) { /* dialects go after us, and unfollow then */
+        list_del(&f->link);
+        list_init(&f->link);
+    }
     for (size_t i = 0; i < EVENTS_KEPT; i++)
         free(c->events->at[i].data_json);
     free(c->events);

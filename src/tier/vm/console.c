@@ -143,7 +143,8 @@ static void write_entry(void *arg)
 {
     struct entry *en = arg;
     struct stat st;
-    auto_fd dir = openat(en->home, "log", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    /* O_PATH: it is root's, and may be walked but not listed */
+    auto_fd dir = openat(en->home, "log", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     auto_fd fd = dir < 0 ? -1 : open_log(dir);
     if (fd >= 0 && !fstat(fd, &st) && st.st_size > (off_t)LOG_MAX)
         begin_anew(dir, fd);
