@@ -267,7 +267,8 @@ static size_t list_ended(DIR *d, struct ended **ret, bool (*in_use)(void *arg, s
         *e = (struct ended){.written = written_at(&st)};
         memcpy(e->id, sandbox.p, sandbox.n);
     }
-    qsort(*ret, n, sizeof **ret, oldest_first);
+    if (n) /* there is no array otherwise */
+        qsort(*ret, n, sizeof **ret, oldest_first);
     return n;
 }
 void egress_logs_trim(int at, size_t most, bool (*in_use)(void *arg, struct str sandbox), void *arg)

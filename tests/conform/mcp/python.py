@@ -3,7 +3,7 @@ import asyncio
 import os
 import unittest
 
-import httpx
+import httpx2 as httpx  # what the SDK itself is built on
 import mcp
 from mcp import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client

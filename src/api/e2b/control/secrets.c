@@ -13,7 +13,7 @@ static void put_secret(struct jw *w, const struct secret *k)
 {
     jw_obj(w);
     jw_kv_str(w, "secretID", k->id);
-    jw_kv_str(w, "name", k->name);
+    jw_kv_str(w, "name", k->label);
     jw_kv_u64(w, "currentVersion", k->version);
     jw_kv_obj(w, "metadata");
     for (size_t i = 0; i < k->metadata.n; i++)
